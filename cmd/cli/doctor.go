@@ -292,7 +292,7 @@ func (d diagnosis) write(w io.Writer) error {
 }
 
 // developing are parts of this machine that inabench's own tests and its build use, and no run.
-var developing = []string{"p4c", "ibsim", "opensm"}
+var developing = []string{"p4c", "ibsim", "opensm", "cbc"}
 
 // used are parts of this machine without those that it lacks and no run needs.
 func used(parts []preflight.Found) []preflight.Found {

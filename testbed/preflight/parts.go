@@ -41,6 +41,7 @@ var parts = []Part{
 	{"torchrun", "the workload torchrun", "pip install torch", []string{"torchrun"}, ""},
 	{"nvidia-smi", "counters of GPUs, and which NIC is near which", "install NVIDIA's driver: sudo apt-get install nvidia-driver", []string{"nvidia-smi"}, plain},
 	{"dcgmi", "what crosses PCIe and NVLink", "sudo apt-get install datacenter-gpu-manager (from NVIDIA's repository), and start it: sudo systemctl start nvidia-dcgm", []string{"dcgmi"}, "--version"},
+	{"cbc", "tests against a solver: the best of small placements", "sudo apt-get install coinor-cbc", []string{"cbc"}, ""},
 	{"infiniband-diags", "counters and discovery of InfiniBand", "sudo apt-get install infiniband-diags", []string{"perfquery"}, "--version"},
 	{"ibsim", "tests against simulated InfiniBand", "sudo apt-get install ibsim-utils", []string{"ibsim"}, "-V"},
 	{"opensm", "tests against simulated InfiniBand", "sudo apt-get install opensm", []string{"opensm"}, "--version"},
@@ -52,7 +53,7 @@ var parts = []Part{
 }
 
 // here are the parts that this machine's side of things uses.
-var here = []string{"p4c", "iperf3", "ibsim", "opensm", "infiniband-diags"}
+var here = []string{"p4c", "iperf3", "ibsim", "opensm", "infiniband-diags", "cbc"}
 
 // partsOf are the names of the parts that a host of a lab may use.
 func partsOf(inv *inventory.Inventory, h inventory.Host) []string {
