@@ -15,10 +15,46 @@
 // makes that happen. Here the rates are those of Algorithm 1, which the policies use as
 // well (cluster.Rate); what Table 3 would choose freely serves as the bound of the search.
 //
-// There is no linear program to be checked against for the same reason. One can be written
-// that fixes the flows of every placement that was enumerated, but its rates would be free
-// and its optimum only a bound from below; the search has such a bound (bound.go). That
-// nothing is missed is checked by trying everything (TestSolveMissesNothing).
+// There are two ways to the optimum, of the same cost. Solve enumerates placements, with
+// a bound from below (bound.go); that nothing is missed is checked by trying everything
+// (TestSolveMissesNothing). With Options.Solver it has a solver prove the optimum of a
+// mixed integer linear program instead, and counts what that placed by the same rates: tests
+// hold the two against each other (TestProgramAgrees).
+//
+// # The program
+//
+// Variables are the paper's, in units of the fastest link: x, w and y of each job and
+// server, z of each job and rack, v of each job. a is Table 3's aggregated throughput, but by
+// rack, as a job can be aggregated in one and no longer in another, and the unaggregated b is
+// v-a. To each of the paper's constraints:
+//
+//	(1) GPUs of a server      as printed, of those that are free
+//	(2) GPUs of a job         as printed
+//	(3) link of a server      x·v is f, and y times what the PS gets is g. The PS gets the root
+//	                          rack's a; above it, from each rack one stream as far as that rack
+//	                          aggregates; beyond, v from each worker. Table 3 has one rack
+//	(4) PAT                   as printed, for the a of the rack, which is the lesser of v and
+//	                          theta, the rate at which the PAT runs out, where z is 1
+//	(5) workers have GPUs     x <= w <= n·x, n what the job could have there
+//	(6) a PS for many workers Σx - 1 <= (n-1)·Σy, and also Σy <= Σx - 1: no PS for one server
+//	(7) no PS, no rate        v <= Σy
+//	(8) no INA, nothing added a <= z, rack by rack
+//	(9), (10)                 as printed
+//
+// The text of the paper swaps (1) and (2). What Table 3 lacks: links of racks (uplinks), as in
+// Algorithm 1; z is 1 wherever a job passes, unless Options.SelectINA; and rates are max-min
+// fair. For these, every job that sends has a link that is full, on which no job is faster, and a
+// PAT that ran out is used up. That holds for the rates of Algorithm 1 and for no others: of two
+// such sets of rates take the lowest rate at which they differ. There a link is full in one that
+// carries as much in the other, where some job on it goes on.
+//
+// Products of a choice b with something e of at most m are variables p with p <= m·b, p <= e and
+// p >= e - m·(1-b), which is exact. The lesser of two is a variable with a choice of which. d/v
+// is linear nowhere: c is at least some tangents of 1/v (2/t - v/t², the 2 times Σy, so that a
+// job without PS costs nothing), at v of 2/2, 2/3, 2/4 and so on, and the program costs d·c. That
+// is never more than d/v, so that a solver's bound holds for placements too. Where the placement
+// that it found costs more than Tolerance above it, tangents at that placement's rates are added, and the
+// program is solved again.
 //
 // # Gaps
 //
@@ -31,7 +67,8 @@
 // four arrive that fit together (Random). The least cost is that with aggregation wherever
 // a job passes, as baselines have it; NetPack, which chooses, can be below it, which counts
 // as a gap of 1 and is listed. With -exact.select the optimum chooses as well, which takes
-// many times longer. Batches that are not solved within ten million placements are left
+// many times longer. With -exact.solve milp it is cbc's (package cbc), in -exact.limit for each
+// batch. Batches that are not solved within ten million placements, or in time, are left
 // out and counted.
 package exact
 
@@ -43,8 +80,10 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/exact/lp"
 )
 
 // Errors of Solve.
@@ -53,7 +92,7 @@ var (
 	ErrInfeasible = errors.New("the batch does not fit")
 )
 
-// MaxServers is how many servers Solve looks at: the ways to place one job double with
+// MaxServers is how many servers Solve enumerates: the ways to place one job double with
 // each.
 const MaxServers = 10
 
@@ -65,21 +104,34 @@ type Options struct {
 	// Nodes ends the search with ErrTooLarge after so many partial placements; 0: ten
 	// million.
 	Nodes int
+	// Solver, if there is one, has Table 3's program solved in place of the enumeration, of
+	// clusters of any size that MaxProgram lets be, within Limit; 0: a minute.
+	Solver Solver
+	Limit  time.Duration
 }
 
-// Solution is a placement of a batch that none is better than.
+// Solution is a placement of a batch that none is better than, if Optimal.
 type Solution struct {
 	Cost   float64             // sum of d/v over all jobs, seconds
 	Places []cluster.Placement // in the order of the batch
 	Nodes  int                 // partial placements that were looked at
+	Proof  *Proof              // what Options.Solver says of it; nil: it was enumerated
 }
+
+// Optimal reports whether it is known that no placement is better.
+func (s *Solution) Optimal() bool { return s.Proof == nil || s.Proof.Status == lp.Optimal }
 
 // Solve places the batch so that the cost is least: every job on every set of servers
 // with every place for its PS, except what symmetry or a bound rules out. How many GPUs
 // of a server a job has beyond the first does not change what it sends, so sets of
 // servers are enumerated and the GPUs dealt in the end. One PS a job; rings are not
-// looked at. Errors wrap ErrTooLarge, ErrInfeasible, cluster.ErrPlacement or that of ctx.
+// looked at. With a Solver, the solution says whether it is Optimal. Errors wrap ErrTooLarge,
+// ErrInfeasible, ErrTime, cluster.ErrPlacement, errors.ErrUnsupported (what the program leaves out), the
+// Solver's, or that of ctx.
 func Solve(ctx context.Context, in Instance, o Options) (Solution, error) {
+	if o.Solver != nil {
+		return in.program(ctx, o)
+	}
 	c, err := in.Cluster()
 	if err != nil {
 		return Solution{}, err
@@ -91,16 +143,11 @@ func Solve(ctx context.Context, in Instance, o Options) (Solution, error) {
 		o.Nodes = 10_000_000
 	}
 	s := &search{ctx: ctx, in: &in, o: o, c: c, best: math.Inf(1), options: map[cluster.Traffic][]option{}}
-	demand := 0
-	for i, j := range in.Batch {
-		if j.GPUs < 1 || j.Traffic == cluster.Ring || j.PSes > 1 {
-			return Solution{}, fmt.Errorf("job %d: %d GPUs, %d parameter servers, traffic %d: not looked at", j.ID, j.GPUs, j.PSes, j.Traffic)
-		}
-		demand += j.GPUs
-		s.order = append(s.order, i)
+	if err := in.check(c); err != nil {
+		return Solution{}, err
 	}
-	if demand > c.TotalFree() {
-		return Solution{}, fmt.Errorf("%d GPUs wanted, %d free: %w", demand, c.TotalFree(), ErrInfeasible)
+	for i := range in.Batch {
+		s.order = append(s.order, i)
 	}
 	// The job that leaves the fewest choices to the others goes first.
 	slices.SortStableFunc(s.order, func(a, b int) int { return in.Batch[b].GPUs - in.Batch[a].GPUs })
@@ -112,7 +159,22 @@ func Solve(ctx context.Context, in Instance, o Options) (Solution, error) {
 	if s.found == nil && len(s.order) > 0 {
 		return Solution{}, fmt.Errorf("no placement lets every job send: %w", ErrInfeasible)
 	}
-	return Solution{s.best, s.deal(), s.nodes}, nil
+	return Solution{Cost: s.best, Places: s.deal(), Nodes: s.nodes}, nil
+}
+
+// check says why a batch is not placed: it has no GPUs to ask for, or too many, or traffic that is not looked at.
+func (in *Instance) check(c *cluster.Cluster) error {
+	demand := 0
+	for _, j := range in.Batch {
+		if j.GPUs < 1 || j.Traffic == cluster.Ring || j.PSes > 1 {
+			return fmt.Errorf("job %d: %d GPUs, %d parameter servers, traffic %d: not looked at", j.ID, j.GPUs, j.PSes, j.Traffic)
+		}
+		demand += j.GPUs
+	}
+	if demand > c.TotalFree() {
+		return fmt.Errorf("%d GPUs wanted, %d free: %w", demand, c.TotalFree(), ErrInfeasible)
+	}
+	return nil
 }
 
 // set is a set of servers.

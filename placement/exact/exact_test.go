@@ -18,14 +18,19 @@ import (
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/exact"
+	"github.com/inabench/inabench/placement/exact/cbc"
 	"github.com/inabench/inabench/placement/netpack"
 	"github.com/inabench/inabench/placement/titan"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 var (
 	seed = flag.Uint64("exact.seed", 0, "seed of the random instances; 0: from the clock")
 	gap  = flag.Int("exact.gap", 8, "instances per PAT of TestGap and BenchmarkGap; 200 is the full size")
 	sel  = flag.Bool("exact.select", false, "the optimum of TestGap and BenchmarkGap chooses where switches aggregate")
+
+	solve = flag.String("exact.solve", "enumeration", "how TestGap and BenchmarkGap find the optimum: enumeration, or milp with cbc")
+	limit = flag.Duration("exact.limit", time.Minute, "time that cbc has for an instance")
 
 	update = flag.Bool("update", false, "write testdata")
 )
@@ -150,6 +155,22 @@ func instances(rnd *rand.Rand, pat float64, n int) (out []exact.Instance) {
 	return out
 }
 
+// options are those of the flags. A short run is short.
+func options(t testing.TB) exact.Options {
+	t.Helper()
+	o := exact.Options{SelectINA: *sel, Nodes: 50_000 * *gap}
+	switch *solve {
+	case "enumeration":
+	case "milp":
+		solver, err := cbc.Find()
+		testbedtest.Require(t, "cbc", err)
+		o.Solver, o.Limit = solver, *limit
+	default:
+		t.Fatalf("-exact.solve %s: enumeration or milp", *solve)
+	}
+	return o
+}
+
 func policies() []cluster.Policy {
 	return append(baseline.All(),
 		netpack.New(netpack.Options{Variant: netpack.Published}), netpack.New(netpack.Options{}), netpack.Plus(netpack.Options{}),
@@ -166,7 +187,7 @@ func TestGap(t *testing.T) {
 		t.Run(fmt.Sprintf("PAT %v link", pat), func(t *testing.T) {
 			all := instances(rnd, pat, *gap)
 			start := time.Now()
-			table, err := exact.Gap(t.Context(), policies(), all, exact.Options{SelectINA: *sel, Nodes: 50_000 * *gap}) // a short run is short
+			table, err := exact.Gap(t.Context(), policies(), all, options(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -257,7 +278,7 @@ func BenchmarkGap(b *testing.B) {
 	for _, pat := range pats {
 		all := instances(rnd, pat, *gap) // the same as TestGap's
 		b.Run(fmt.Sprintf("PAT=%v", pat), func(b *testing.B) {
-			table, err := exact.Gap(b.Context(), policies(), all, exact.Options{SelectINA: *sel, Nodes: 50_000 * *gap}) // a short run is short
+			table, err := exact.Gap(b.Context(), policies(), all, options(t))
 			if err != nil {
 				b.Fatal(err)
 			}

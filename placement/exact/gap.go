@@ -14,7 +14,7 @@ import (
 // Table is how far policies are from the optimum over instances.
 type Table struct {
 	Instances int       // solved
-	Unsolved  int       // that Solve found too large: they count nowhere
+	Unsolved  int       // too large for Solve, or their time was up: they count nowhere
 	Free      int       // of them, those that cost nothing at best: they have no ratio
 	Optimal   []float64 // cost by instance; NaN where unsolved
 	Rows      []Row     // in the order of the policies
@@ -35,7 +35,7 @@ type Row struct {
 }
 
 // Gap holds policies against Solve. Each policy is asked with the index of the instance
-// as its seed. An error is Solve's, but for ErrTooLarge, or says which policy placed what
+// as its seed. An error is Solve's, but for ErrTooLarge and ErrTime, or says which policy placed what
 // cannot be.
 func Gap(ctx context.Context, policies []cluster.Policy, instances []Instance, o Options) (*Table, error) {
 	t := &Table{}
@@ -44,7 +44,7 @@ func Gap(ctx context.Context, policies []cluster.Policy, instances []Instance, o
 	}
 	for i, in := range instances {
 		best, err := Solve(ctx, in, o)
-		if errors.Is(err, ErrTooLarge) {
+		if errors.Is(err, ErrTooLarge) || errors.Is(err, ErrTime) || err == nil && !best.Optimal() {
 			t.Unsolved++
 			t.Optimal = append(t.Optimal, math.NaN())
 			for k := range t.Rows {
