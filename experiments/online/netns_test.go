@@ -28,7 +28,7 @@ import (
 
 var (
 	mixes   = flag.Int("mixes", 1, "how many mixes of jobs TestAgreement runs, of half a minute each")
-	queue   = flag.String("queue", "drr-flow", "of the emulation in TestAgreement: drr-flow, drr or fifo")
+	order   = flag.String("queue", "drr-flow", "of the emulation in TestAgreement: drr-flow, drr or fifo")
 	control = flag.String("control", "fixed", "of the jobs in TestAgreement: fixed or aimd")
 	window  = flag.Int("window", 64, "of the jobs in TestAgreement")
 	faster  = flag.Float64("faster", 2, "the GPUs in TestAgreement than those of the models' profiles")
@@ -58,7 +58,7 @@ func emulate(t *testing.T) testbed.Testbed {
 		inv.Switches[0].Aggregators = *memory
 	}
 	f, err := netns.Up(t.Context(), inv, netns.Options{
-		Queue: *queue, Seed: 1, Scale: results.Scale{Mode: results.Shrunk, Factor: shrink * *slow},
+		Queue: *order, Seed: 1, Scale: results.Scale{Mode: results.Shrunk, Factor: shrink * *slow},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -278,7 +278,7 @@ func BenchmarkGap(b *testing.B) {
 	for _, pat := range pats {
 		all := instances(rnd, pat, *gap) // the same as TestGap's
 		b.Run(fmt.Sprintf("PAT=%v", pat), func(b *testing.B) {
-			table, err := exact.Gap(b.Context(), policies(), all, options(t))
+			table, err := exact.Gap(b.Context(), policies(), all, options(b))
 			if err != nil {
 				b.Fatal(err)
 			}
