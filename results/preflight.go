@@ -11,7 +11,7 @@ type Preflight struct {
 	Name    string  `json:"name"` // of the check: "mtu"
 	Host    string  `json:"host"`
 	Outcome Outcome `json:"outcome"`          // Pass, Fail or Skipped
-	Why     string  `json:"why,omitempty"`    // it was skipped, or could not be decided
+	Why     string  `json:"why,omitempty"`    // it was skipped, not decided, or not reached; without addresses
 	Found   string  `json:"found,omitempty"`  // "ens1f0 1500"
 	Wanted  string  `json:"wanted,omitempty"` // "ens1f0 9000, as on the other 7 hosts"
 	Hint    string  `json:"hint,omitempty"`   // what to do about it

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -45,11 +43,19 @@ func askHosts(c *cli.Context) (inv *inventory.Inventory, ways []reach.Way, err e
 	if inv, err = inventoryOf(c.String("inventory")); err != nil {
 		return nil, nil, err
 	}
+	var none []string
 	for _, h := range inv.Hosts {
 		if !h.Reachable() {
-			return nil, nil, inputError{fmt.Errorf("host %s has no ssh address in %s", h.Name, inv.File), "only a lab has hosts to ask; an emulation is as good as this machine"}
+			none = append(none, h.Name)
 		}
 		ways = append(ways, reach.To(inv, h))
+	}
+	if n := len(none); n > 0 {
+		who := "host " + none[0]
+		if n > 1 {
+			who += fmt.Sprintf(" (and %d more)", n-1)
+		}
+		return nil, nil, inputError{fmt.Errorf("%s: no ssh address in %s", who, inv.File), "only a lab has hosts to ask; an emulation is as good as this machine"}
 	}
 	if err := reach.Known(inv); err != nil {
 		return nil, nil, err
@@ -145,12 +151,8 @@ func (d diagnosis) err() error {
 		return d.Report.Err()
 	}
 	var errs []error
-	for _, g := range deadHosts(d.Hosts) {
-		text := g.why
-		if n := len(g.hosts); n > 1 {
-			text = fmt.Sprintf("%d hosts do not answer, %s; %s", n, strings.Join(g.hosts, ", "), g.why)
-		}
-		errs = append(errs, hinted{errors.New(text), g.hint})
+	for _, dead := range preflight.DeadOf(d.Hosts) {
+		errs = append(errs, hinted{errors.New(dead.String()), dead.Hint})
 	}
 	for _, sw := range d.Switches {
 		if sw.Error != "" {
@@ -165,55 +167,16 @@ func (d diagnosis) err() error {
 	return errors.Join(errs...)
 }
 
-// dead are hosts that do not answer, for one reason.
-type dead struct {
-	hosts     []string
-	why, hint string // of the first
-}
-
-// aboutHost is how an error about a host begins: with its name, and where it is.
-var aboutHost = regexp.MustCompile(`^host \S+(?: \(([^)]+)\))?: `)
-
-// deadHosts are the hosts that do not answer: together those that do not for a reason which is the same but for their
-// addresses.
-func deadHosts(all []preflight.Diagnosis) (out []dead) {
-	at := map[[2]string]int{}
-	for _, h := range all {
-		if h.Error == "" {
-			continue
-		}
-		reason := h.Error
-		if m := aboutHost.FindStringSubmatch(reason); m != nil {
-			reason = strings.TrimPrefix(reason, m[0])
-			address, _, _ := net.SplitHostPort(m[1]) // "" without a port
-			for _, own := range []string{m[1], address} {
-				if own != "" {
-					reason = strings.ReplaceAll(reason, own, "it")
-				}
-			}
-		}
-		key := [2]string{reason, h.Hint}
-		i, ok := at[key]
-		if !ok {
-			i = len(out)
-			at[key] = i
-			out = append(out, dead{why: h.Error, hint: h.Hint})
-		}
-		out[i].hosts = append(out[i].hosts, h.Host)
-	}
-	return out
-}
-
 // writeDead writes a line for each reason for which hosts do not answer.
 func writeDead(w io.Writer, all []preflight.Diagnosis) {
-	for _, g := range deadHosts(all) {
-		if len(g.hosts) == 1 {
-			fmt.Fprintf(w, "DEAD\t%s\t%s\n", g.hosts[0], strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(g.why, "host "+g.hosts[0]), ": ")))
+	for _, d := range preflight.DeadOf(all) {
+		if len(d.Hosts) == 1 {
+			fmt.Fprintf(w, "DEAD\t%s\t%s\n", d.Hosts[0], d.Found)
 		} else {
-			fmt.Fprintf(w, "DEAD\t%d hosts\t%s; %s\n", len(g.hosts), strings.Join(g.hosts, ", "), g.why)
+			fmt.Fprintf(w, "DEAD\t%d hosts\t%s; %s\n", len(d.Hosts), strings.Join(d.Hosts, ", "), d.Found)
 		}
-		if g.hint != "" {
-			fmt.Fprintf(w, "\t\tto do: %s\n", g.hint)
+		if d.Hint != "" {
+			fmt.Fprintf(w, "\t\tto do: %s\n", d.Hint)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 func refused(n int) (all []preflight.Diagnosis) {
 	for i := range n {
 		all = append(all, preflight.Diagnosis{
-			Host: fmt.Sprintf("node%02d", i+1), Hint: "is it on, is its SSH server running, is the address right?",
+			Host: fmt.Sprintf("node%02d", i+1), Reason: "unreachable: dial tcp: connect: connection refused", Hint: "is it on, is its SSH server running, is the address right?",
 			Error: fmt.Sprintf("host node%02d (10.0.0.%d:22): unreachable: dial tcp 10.0.0.%d:22: connect: connection refused", i+1, i+1, i+1),
 		})
 	}
@@ -37,7 +37,7 @@ func TestDeadHosts(t *testing.T) {
 		{"none", refused(0), nil},
 		{"one", refused(1), []string{"host node01 (10.0.0.1:22): unreachable: dial tcp 10.0.0.1:22: connect: connection refused"}},
 		{"three", refused(3), []string{"3 hosts do not answer, node01, node02, node03; host node01 (10.0.0.1:22): unreachable: dial tcp 10.0.0.1:22: connect: connection refused"}},
-		{"of two reasons", append(refused(2), preflight.Diagnosis{Host: "slow", Error: "host slow: no answer within 10s"}), []string{
+		{"of two reasons", append(refused(2), preflight.Diagnosis{Host: "slow", Error: "host slow: no answer within 10s", Reason: "no answer within 10s"}), []string{
 			"2 hosts do not answer, node01, node02; host node01 (10.0.0.1:22): unreachable: dial tcp 10.0.0.1:22: connect: connection refused",
 			"host slow: no answer within 10s",
 		}},

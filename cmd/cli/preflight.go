@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -73,7 +74,7 @@ func preflightCommand() *cli.Command {
 				if clients[i] != nil {
 					there = append(there, preflight.Host{Host: h, Client: clients[i]})
 				} else {
-					all = append(all, preflight.Unreachable(h.Name, dead[i]))
+					all = append(all, preflight.Unreachable(h.Name, cmp.Or(dead[i], context.Cause(c.Context)))) // not dialled: interrupted
 				}
 			}
 			looked, facts := preflight.Run(c.Context, there, nil, skip, c.Int("fan-out"))

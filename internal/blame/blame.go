@@ -1,6 +1,6 @@
 // Package blame says which part of a testbed an error is about, so that nobody has to look for names in its
-// text: Host and Switch make such errors, OnHost those of a process, and Of finds the part that an error
-// names first. Errors of other packages take part by a method Blames, as Part's.
+// text: Host and Switch make such errors, OnHost those of a process, Of finds the part that an error names first, and
+// Cause has the error without the name. Errors of other packages take part by a method Blames, as Part's.
 package blame
 
 import "fmt"
@@ -31,7 +31,19 @@ func at(p Part, err error) error {
 	if err == nil || says(err) == p {
 		return err
 	}
-	return &partError{p, p.Kind + " " + p.Node + ": ", err}
+	return &partError{p, p.begin(), err}
+}
+
+// begin is how the text of Host and Switch begins.
+func (p Part) begin() string { return p.Kind + " " + p.Node + ": " }
+
+// Cause is what Host or Switch was given to make an error about a part, without the part's name; not ok of any other
+// error.
+func Cause(p Part, err error) (cause error, ok bool) {
+	if e, made := err.(*partError); made && e.Part == p && e.prefix == p.begin() {
+		return e.err, true
+	}
+	return nil, false
 }
 
 // OnHost is an error of a process: "worker A/0 on host h1: " and what went wrong.

@@ -50,3 +50,25 @@ func TestOf(t *testing.T) {
 		t.Errorf("%v hides its cause", err)
 	}
 }
+
+// TestCause: the name of a part is taken off what Host and Switch made, and off nothing else.
+func TestCause(t *testing.T) {
+	h1 := Part{KindHost, "h1"}
+	for _, tt := range []struct {
+		err error
+		ok  bool
+	}{
+		{nil, false},
+		{io.EOF, false},
+		{Host("h1", io.EOF), true},
+		{Host("h2", io.EOF), false},
+		{Switch("h1", io.EOF), false},
+		{OnHost("worker A/0", "h1", io.EOF), false},
+		{About(h1, io.EOF), false},
+	} {
+		cause, ok := Cause(h1, tt.err)
+		if ok != tt.ok || ok && cause != io.EOF {
+			t.Errorf("%v: %v, %t", tt.err, cause, ok)
+		}
+	}
+}

@@ -2,7 +2,9 @@ package hosts
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/inabench/inabench/internal/blame"
@@ -30,6 +32,40 @@ func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
 // Blames is the host.
 func (e *Error) Blames() blame.Part { return blame.Part{Kind: blame.KindHost, Node: e.Host} }
+
+// Reason is why a host cannot be asked, without its name and its address: hosts that fail alike have the same. Of a
+// host that others are behind, name and address stay.
+func Reason(host string, err error) string {
+	switch e := err.(type) {
+	case *Error:
+		if e.Host == host {
+			return fmt.Sprintf("%v: %s", e.Kind, unaddressed(e.Err))
+		}
+	case *RunError:
+		if e.Host == host {
+			own := *e
+			own.Host = ""
+			return own.Error()
+		}
+	}
+	if cause, ok := blame.Cause(blame.Part{Kind: blame.KindHost, Node: host}, err); ok {
+		return Reason(host, cause)
+	}
+	return err.Error()
+}
+
+// unaddressed is what an error says, without the addresses of the connection that it is about.
+func unaddressed(err error) string {
+	op := (*net.OpError)(nil)
+	if !errors.As(err, &op) {
+		return err.Error()
+	}
+	why := op.Err.Error()
+	if dns := (*net.DNSError)(nil); errors.As(op.Err, &dns) {
+		why = "lookup: " + dns.Err
+	}
+	return strings.Replace(err.Error(), op.Error(), op.Op+" "+op.Net+": "+why, 1)
+}
 
 // RunError is a program that ran on a host and did not succeed.
 type RunError struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/reach"
 )
@@ -169,10 +170,22 @@ func PartsHere(ctx context.Context) ([]Found, error) {
 // Diagnosis is what a host of a lab is found to be.
 type Diagnosis struct {
 	Host    string  `json:"host"`
-	Error   string  `json:"error,omitempty"` // it cannot be reached, or does not answer
+	Error   string  `json:"error,omitempty"`  // it cannot be reached, or does not answer
+	Reason  string  `json:"reason,omitempty"` // the same without its name and address, which hosts that fail alike share
 	Hint    string  `json:"hint,omitempty"`
 	Seconds float64 `json:"seconds"` // that this took
 	Parts   []Found `json:"parts,omitempty"`
+}
+
+// DeadOf are DeadHosts of what was found by Diagnose.
+func DeadOf(all []Diagnosis) []Dead {
+	var dead []results.Preflight
+	for _, d := range all {
+		if d.Error != "" {
+			dead = append(dead, results.Preflight{Name: Reachable, Host: d.Host, Outcome: results.Fail, Found: d.Error, Why: d.Reason, Hint: d.Hint})
+		}
+	}
+	return DeadHosts(dead)
 }
 
 // Diagnose connects to hosts, limit of them at a time (0: 32), and asks each which parts it
@@ -183,7 +196,7 @@ func Diagnose(ctx context.Context, inv *inventory.Inventory, ways []reach.Way, l
 	}
 	out := make([]Diagnosis, len(ways))
 	for i, w := range ways {
-		out[i] = Diagnosis{Host: w.Name, Error: "not asked"}
+		out[i] = Diagnosis{Host: w.Name, Error: "host " + w.Name + ": not asked", Reason: "not asked"}
 	}
 	dialer := reach.Dialer{Options: reach.Options{Timeout: timeout}}
 	_ = hosts.FanOut(ctx, limit, ways, func(ctx context.Context, i int, w reach.Way) error {
@@ -192,7 +205,7 @@ func Diagnose(ctx context.Context, inv *inventory.Inventory, ways []reach.Way, l
 		out[i] = Diagnosis{Host: w.Name, Seconds: time.Since(began).Seconds(), Parts: found}
 		if err != nil {
 			p := Unreachable(w.Name, err)
-			out[i].Error, out[i].Hint = p.Found, p.Hint
+			out[i].Error, out[i].Reason, out[i].Hint = p.Found, p.Why, p.Hint
 		}
 		return err
 	})

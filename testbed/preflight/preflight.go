@@ -151,11 +151,47 @@ func (a *answer) facts() results.HostFacts {
 
 // Unreachable is the outcome of a host that cannot be asked.
 func Unreachable(host string, err error) results.Preflight {
-	p := results.Preflight{Name: Reachable, Host: host, Outcome: results.Fail, Found: strings.Join(strings.Fields(err.Error()), " ")}
+	err = hosts.Name(host, err)
+	p := results.Preflight{Name: Reachable, Host: host, Outcome: results.Fail, Found: oneLine(err.Error()), Why: oneLine(hosts.Reason(host, err))}
 	if e := (*hosts.Error)(nil); errors.As(err, &e) {
 		p.Hint = e.Hint
 	}
 	return p
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Dead are hosts that cannot be asked, all for one reason.
+type Dead struct {
+	Hosts       []string
+	Found, Hint string // of the first
+}
+
+// String names them all, and says what is wrong with the first.
+func (d Dead) String() string {
+	if len(d.Hosts) == 1 {
+		return d.Found
+	}
+	return fmt.Sprintf("%d hosts do not answer, %s; %s", len(d.Hosts), strings.Join(d.Hosts, ", "), d.Found)
+}
+
+// DeadHosts are the hosts that cannot be asked, in the order of all: those together that cannot for one reason.
+func DeadHosts(all []results.Preflight) (out []Dead) {
+	at := map[[2]string]int{}
+	for _, p := range all {
+		if p.Name != Reachable || p.Outcome != results.Fail {
+			continue
+		}
+		key := [2]string{p.Why, p.Hint}
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out = append(out, Dead{Found: p.Found, Hint: p.Hint})
+		}
+		out[i].Hosts = append(out[i].Hosts, p.Host)
+	}
+	return out
 }
 
 // Err is nil when no check failed. Otherwise it names the first ones and what to do.
@@ -176,11 +212,13 @@ func Err(all []results.Preflight) error {
 type Error struct{ All, Failed []results.Preflight }
 
 func (e *Error) Error() string {
-	lines := make([]string, len(e.Failed))
-	for i, p := range e.Failed {
-		lines[i] = "preflight: " + p.String()
-		if p.Name == Reachable { // which names the host
-			lines[i] = "preflight: " + p.Found
+	var lines []string
+	for _, d := range DeadHosts(e.Failed) {
+		lines = append(lines, "preflight: "+d.String())
+	}
+	for _, p := range e.Failed {
+		if p.Name != Reachable {
+			lines = append(lines, "preflight: "+p.String())
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -141,6 +142,33 @@ func TestDeadHost(t *testing.T) {
 		if p := find(t, all, Reachable, host); p.Outcome != results.Fail || !strings.Contains(p.Found, says) {
 			t.Errorf("%+v", p)
 		}
+	}
+}
+
+// TestUnreachable: each host that cannot be asked has an outcome of its own; the error of them all is told once for
+// each reason, before what other checks say.
+func TestUnreachable(t *testing.T) {
+	off := func(name string) results.Preflight {
+		return Unreachable(name, &hosts.Error{Host: name, Address: "addr-of-" + name, Kind: hosts.ErrUnreachable, Err: errors.New("off"), Hint: "is it on?"})
+	}
+	all := []results.Preflight{
+		off("h1"), off("h2"), Unreachable("h3", context.Canceled), off("h4"),
+		{Name: MTU, Host: "h5", Outcome: results.Fail, Found: "eth0 1500", Wanted: "eth0 9000"},
+		{Name: Clock, Host: "h5", Outcome: results.Pass},
+	}
+	for i, host := range []string{"h1", "h2", "h3", "h4"} {
+		if p := all[i]; p.Name != Reachable || p.Host != host || p.Outcome != results.Fail || !strings.HasPrefix(p.Found, "host "+host) || strings.Contains(p.Why, host) {
+			t.Errorf("%+v", p)
+		}
+	}
+	want := "preflight: 3 hosts do not answer, h1, h2, h4; host h1 (addr-of-h1): unreachable: off\n" +
+		"preflight: host h3: context canceled\n" +
+		"preflight: mtu of host h5: eth0 1500, wanted eth0 9000"
+	if err := Err(all); err.Error() != want {
+		t.Errorf("%v\nwant\n%s", err, want)
+	}
+	if err := Err(all[5:]); err != nil {
+		t.Error(err)
 	}
 }
 
