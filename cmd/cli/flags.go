@@ -212,16 +212,36 @@ func readEmulated(c *cli.Context, path, driver string) (src source, done bool, e
 
 // spec parses an experiment.
 func (s source) spec(sets []string) (*spec.Spec, error) {
-	if f, err := tomlfile.Parse(s.name, s.text); err == nil && f.Has("experiment[0]") {
-		return nil, inputError{fmt.Errorf("%s is a suite, not an experiment", s.name),
-			fmt.Sprintf("inabench suite run %[1]s; inabench suite check %[1]s only reads it", human.ShellLine(s.name))}
-	}
-	isInventory, err := spec.IsInventory(s.name, s.text)
-	if err == nil && isInventory {
-		return nil, inputError{fmt.Errorf("%s is an inventory, not an experiment", s.name),
-			fmt.Sprintf(`an experiment names it: inventory = %q`, filepath.Base(s.name))}
+	if err := s.foreign("inabench suite run %[1]s; inabench suite check %[1]s only reads it"); err != nil {
+		return nil, err
 	}
 	return kinds.Parse(s.name, s.text, nil, sets...)
+}
+
+// quick are the assignments that make an experiment its own small version.
+func (s source) quick() ([]string, error) {
+	if err := s.foreign("inabench suite run %[1]s; with quick = true in the file it runs the small versions of its experiments"); err != nil {
+		return nil, err
+	}
+	if s.isPlan() {
+		return nil, usagef("inabench run "+human.ShellLine(s.name), "--quick cannot change a saved plan")
+	}
+	return spec.Quick(s.name, s.text)
+}
+
+// foreign says what the file is, where it is no experiment and no plan, and what to do with it; suite is the hint about
+// a suite, with %[1]s for its name. It is nil of any other file.
+func (s source) foreign(suite string) error {
+	if again, ok := s.record(); ok {
+		return inputError{fmt.Errorf("%s is the record of a run, not an experiment", s.name), "the same again: " + again}
+	}
+	if f, err := tomlfile.Parse(s.name, s.text); err == nil && f.Has("experiment[0]") {
+		return inputError{fmt.Errorf("%s is a suite, not an experiment", s.name), fmt.Sprintf(suite, human.ShellLine(s.name))}
+	}
+	if is, err := spec.IsInventory(s.name, s.text); err == nil && is {
+		return inputError{fmt.Errorf("%s is an inventory, not an experiment", s.name), fmt.Sprintf(`an experiment names it: inventory = %q`, filepath.Base(s.name))}
+	}
+	return nil
 }
 
 // isPlan says whether the file is a saved plan rather than an experiment.

@@ -34,7 +34,7 @@ func runCommand() *cli.Command {
 		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: append([]cli.Flag{
 			driverFlag(), setFlag(), switchFlag(), rootFlag(), predictorFlag(), outputFlag("text", "json", "junit"),
-			&cli.BoolFlag{Name: "quick", Usage: "run the experiment's own small version, for a first look"},
+			&cli.BoolFlag{Name: "quick", Usage: "run the small version that the experiment has of itself (its key quick), for a first look"},
 			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
 			choice(cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"}, "local", "slurm"),
 			&cli.StringFlag{Name: "resume", Usage: "`RUN` of the same sweep on Slurm that was cut off: only points that it lacks are computed"},
@@ -90,7 +90,7 @@ func runAction(c *cli.Context) error {
 	}
 	sets := sets(c)
 	if c.Bool("quick") {
-		quick, err := spec.Quick(src.name, src.text)
+		quick, err := src.quick()
 		if err != nil {
 			return err
 		}
@@ -244,11 +244,11 @@ func (s source) load(sets []string) (*spec.Spec, *experiments.SavedPlan, error) 
 		spec, err := s.spec(sets)
 		return spec, nil, err
 	}
+	if err := s.foreign(""); err != nil {
+		return nil, nil, err
+	}
 	if len(sets) > 0 {
 		return nil, nil, usagef("make another plan: inabench plan --set KEY=VALUE -o FILE EXPERIMENT.toml", "--set cannot change a saved plan")
-	}
-	if rec, ok := s.record(); ok {
-		return nil, nil, inputError{fmt.Errorf("%s is the record of a run, not an experiment", s.name), "the same again: " + rec}
 	}
 	plan, err := experiments.ParsePlan(s.name, s.text)
 	if err != nil {
