@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -250,7 +251,7 @@ func TestBrowser(t *testing.T) {
 	proof.Only(t, "a browser takes seconds to start")
 	ctx := chromium(t)
 	for name, test := range map[string]func(*testing.T, context.Context){
-		"watched": testWatched, "list": testList, "live": testLive, "run": testRun, "history": testHistory, "report": testReport, "token": testToken, "drawings": testDrawings, "thousand": testThousand,
+		"watched": testWatched, "list": testList, "live": testLive, "run": testRun, "history": testHistory, "report": testReport, "token": testToken, "drawings": testDrawings, "phone": testPhone, "thousand": testThousand,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, ctx) })
 	}
@@ -378,11 +379,7 @@ func testLive(t *testing.T, ctx context.Context) {
 	list.open(h.URL)
 	list.until("document.body.dataset.live === 'yes'")
 	eval[chromedp.Void](list, "window.loaded = 'once'")
-	rec := &results.Record{Name: "waterfill", Driver: "netns", Planned: 2, Topology: results.Topology{Nodes: []results.Node{{Name: "h1", Kind: "host"}, {Name: "tor1", Kind: "soft", Tier: 1}}, Links: []results.Link{{Name: "h1->tor1", From: "h1", To: "tor1", Rate: 1e6}}}}
-	run, err := results.Create(root, rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec, run := going(t, root)
 	row := "document.getElementById('r-" + filepath.Base(run.Path) + "')"
 	list.until(row + " && " + row + ".textContent.indexOf('0 of 2 points') > 0")
 	if got := eval[bool](list, row+" === document.querySelector('#runs tbody').rows[0]"); !got {
@@ -394,25 +391,7 @@ func testLive(t *testing.T, ctx context.Context) {
 		t.Errorf("the page of a run that goes on says %v", got)
 	}
 	eval[chromedp.Void](one, "window.loaded = 'once'")
-	now := results.Now{Written: time.Now(), Stage: "measure", Of: 2, Until: time.Now().Add(time.Minute), Next: "B begins", NextAt: time.Now().Add(10 * time.Second), Links: map[string]float64{"h1->tor1": 380e3}}
-	for _, job := range []string{"A", "B"} {
-		j := results.JobNow{Job: job, Goodput: 390e3, Predicted: 380e3}
-		for i := range 20 {
-			j.Past = append(j.Past, results.RateNow{T: float64(i), Goodput: 390e3 + 20e3*float64(i%3), Predicted: 380e3 + 100e3*float64(i/10)})
-		}
-		now.Jobs = append(now.Jobs, j)
-	}
-	if err := run.WriteNow(now); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 {
-		if err := run.Append(results.Sample{T: float64(i), Source: "host h1", Metric: "nic_tx_bytes", Of: "h1->tor1", Value: 50e3 * float64(i), Unit: "B"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := run.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	readings(t, run)
 	list.until(row + ".textContent.indexOf(' of samples') > 0")
 	one.until("document.querySelector('meter') && Math.abs(document.querySelector('meter').value - 0.4) < 1e-6")
 	if got := strings.Join(one.shown("#doing"), ""); !strings.HasPrefix(got, "measure 1/2, until about ") || !strings.Contains(got, "B begins at ") {
@@ -448,6 +427,108 @@ func testLive(t *testing.T, ctx context.Context) {
 	}
 	list.sound(h.URL + "/")
 	one.sound(h.URL + "/")
+}
+
+// cut are texts of a page, outside of its drawings, of which some cannot be seen: they leave the window, or the box of
+// an element that does not show what leaves it. What is folded is unfolded.
+const cut = `(function () {
+	var out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	document.querySelectorAll('details').forEach(function (d) { d.open = true; });
+	if (document.documentElement.scrollWidth > innerWidth) out.push('the page is ' + document.documentElement.scrollWidth + ' pixels wide in a window of ' + innerWidth);
+	for (var n; (n = walk.nextNode());) {
+		var e = n.parentElement, left = 0, right = innerWidth, range = document.createRange();
+		if (!n.textContent.trim() || e.closest('svg,script,style,datalist,select,meter,.skip')) continue;
+		for (var c = e; c !== document.body; c = c.parentElement) {
+			var box = c.getBoundingClientRect();
+			if (getComputedStyle(c).overflowX !== 'visible') { left = Math.max(left, box.left); right = Math.min(right, box.right); }
+		}
+		range.selectNodeContents(n);
+		Array.from(range.getClientRects()).some(function (r) {
+			var lost = r.width > 0 && (r.left < left - 1 || r.right > right + 1);
+			if (lost) out.push('"' + n.textContent.trim().slice(0, 60) + '" is from ' + r.left.toFixed(0) + ' to ' + r.right.toFixed(0) + ', seen from ' + left.toFixed(0) + ' to ' + right.toFixed(0));
+			return lost;
+		});
+	}
+	document.querySelectorAll('input').forEach(function (i) {
+		if (i.getClientRects().length && i.scrollWidth > i.clientWidth + 1) out.push('of "' + i.value + '" ' + i.clientWidth + ' pixels are seen of ' + i.scrollWidth);
+	});
+	return out;
+})()`
+
+// testPhone: on a phone, nothing that is written is cut, and no page is wider than the window.
+func testPhone(t *testing.T, ctx context.Context) {
+	root := t.TempDir()
+	first, last := put(t, root, night("two-jobs-in-one-rack-of-three", 0)), put(t, root, night("two-jobs-in-one-rack-of-three", 24))
+	_, run := going(t, root)
+	readings(t, run)
+	suite := Night{ID: "n1", Suite: "nightly", Started: time.Unix(1e9, 0), Verdict: "fail", Title: "1 failed; switch tor1 explains it", Text: func(w io.Writer) error {
+		_, err := io.WriteString(w, "FAIL  two-jobs  goodput of A@tor1 is 4.9 % lower than in the 30 nights before, and tor1 is what has changed\n      "+strings.Repeat("0123456789", 12)+"\n")
+		return err
+	}}
+	_, h := startWith(t, root, Options{Interval: 20 * time.Millisecond, Nights: func() ([]Night, error) { return []Night{suite}, nil }})
+	p := newTab(t, ctx)
+	p.size(420, 900)
+	for name, address := range map[string]string{
+		"list": "/", "running": "/runs/" + filepath.Base(run.Path) + "/", "ended": "/runs/" + last + "/", "nights": "/nights", "night": "/nights/n1/",
+		"metrics": "/history", "history": "/history?metric=goodput", "compare": "/compare?a=" + first + "&b=" + last + "&all=yes",
+	} {
+		p.open(h.URL + address)
+		if got := len(p.shown("main h1")); got != 1 {
+			t.Errorf("%s: %d headings", name, got)
+		}
+		for _, what := range eval[[]string](p, cut) {
+			t.Errorf("%s: %s", name, what)
+		}
+		p.picture("phone-" + name)
+	}
+	p.sound(h.URL + "/")
+	p.open(h.URL + "/nights")
+	eval[chromedp.Void](p, `(function (e) {
+		e.textContent = 'a text that is longer than its box';
+		Object.assign(e.style, {width: '80px', overflowX: 'auto', whiteSpace: 'nowrap'});
+		document.getElementById('main').appendChild(e);
+	})(document.createElement('p'))`)
+	if got := eval[[]string](p, cut); len(got) != 1 {
+		t.Errorf("of a text that is cut it is said: %q", got)
+	}
+}
+
+// going begins a run that goes on, of two points on a switch.
+func going(t *testing.T, root string) (*results.Record, *results.Dir) {
+	t.Helper()
+	rec := &results.Record{Name: "waterfill", Driver: "netns", Planned: 2, Topology: results.Topology{
+		Nodes: []results.Node{{Name: "h1", Kind: "host"}, {Name: "tor1", Kind: "soft", Tier: 1}},
+		Links: []results.Link{{Name: "h1->tor1", From: "h1", To: "tor1", Rate: 1e6}},
+	}}
+	run, err := results.Create(root, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec, run
+}
+
+// readings are what a run says that is measured: two jobs, and a link.
+func readings(t *testing.T, run *results.Dir) {
+	t.Helper()
+	now := results.Now{Written: time.Now(), Stage: "measure", Of: 2, Until: time.Now().Add(time.Minute), Next: "B begins", NextAt: time.Now().Add(10 * time.Second), Links: map[string]float64{"h1->tor1": 380e3}}
+	for _, job := range []string{"A", "B"} {
+		j := results.JobNow{Job: job, Goodput: 390e3, Predicted: 380e3}
+		for i := range 20 {
+			j.Past = append(j.Past, results.RateNow{T: float64(i), Goodput: 390e3 + 20e3*float64(i%3), Predicted: 380e3 + 100e3*float64(i/10)})
+		}
+		now.Jobs = append(now.Jobs, j)
+	}
+	if err := run.WriteNow(now); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := run.Append(results.Sample{T: float64(i), Source: "host h1", Metric: "nic_tx_bytes", Of: "h1->tor1", Value: 50e3 * float64(i), Unit: "B"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run.Flush(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // testRun: from the list to a run's page, and to its files.

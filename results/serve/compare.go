@@ -1,9 +1,9 @@
 package serve
 
 import (
-	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -34,12 +34,17 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	return answer(w, r, &s.histories, htmlPage, fmt.Sprintf("/compare %q %q %t", a, b, all), version, func(w io.Writer) error {
-		return s.compareOf(w, rows, version, a, b, all)
+	asked := url.Values{"a": {a}, "b": {b}}
+	if all {
+		asked.Set("all", "yes")
+	}
+	return s.show(w, r, &s.histories, "/compare?"+asked.Encode(), version, func(w io.Writer, p page) error {
+		return s.compareOf(w, p, rows, version, a, b, all)
 	})
 }
 
-func (s *Server) compareOf(w io.Writer, rows []row, version, a, b string, all bool) error {
+func (s *Server) compareOf(w io.Writer, p page, rows []row, version, a, b string, all bool) error {
+	p.Title, p.Here, p.Version, p.Watch = "Compare", "compare", version, "-"
 	data := struct {
 		page
 		A, B    string
@@ -50,7 +55,7 @@ func (s *Server) compareOf(w io.Writer, rows []row, version, a, b string, all bo
 		Head    []string
 		Rows    [][]string
 		Left    int
-	}{page: page{Title: "Compare", Here: "compare", Version: version, Watch: "-"}, A: a, B: b, All: all, Choices: rows[:min(len(rows), mostChoices)]}
+	}{page: p, A: a, B: b, All: all, Choices: rows[:min(len(rows), mostChoices)]}
 	if a != "" && b != "" {
 		var err error
 		if data.Pair, err = history.Compare(s.stopping, s.index, filepath.Join(s.root, a), filepath.Join(s.root, b), history.PairOptions{Within: within}); err != nil {

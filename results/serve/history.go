@@ -163,10 +163,11 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, r, &s.histories, htmlPage, q.address("/history"), version, func(w io.Writer) error { return s.historyOf(w, q, h, version) })
+	return s.show(w, r, &s.histories, q.address("/history"), version, func(w io.Writer, p page) error { return s.historyOf(w, p, q, h, version) })
 }
 
-func (s *Server) historyOf(w io.Writer, q question, h history.Query, version string) (err error) {
+func (s *Server) historyOf(w io.Writer, p page, q question, h history.Query, version string) (err error) {
+	p.Title, p.Here, p.Version, p.Watch = "History", "history", version, "-"
 	ctx := s.stopping // who asked may be gone, and others wait
 	data := struct {
 		page
@@ -177,7 +178,7 @@ func (s *Server) historyOf(w io.Writer, q question, h history.Query, version str
 		Series      []seriesView
 		Left        int
 		JSON        string
-	}{page: page{Title: "History", Here: "history", Version: version, Watch: "-"}, question: q, JSON: q.address("/history.json")}
+	}{page: p, question: q, JSON: q.address("/history.json")}
 	if data.Metrics, err = s.index.Metrics(ctx); err != nil {
 		return err
 	}

@@ -2,10 +2,10 @@ package serve
 
 import (
 	"fmt"
-	"html/template"
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +40,8 @@ func (s *Server) nightsOf() ([]Night, error) {
 
 // nights is the list of nights.
 func (s *Server) nights(w http.ResponseWriter, r *http.Request) error {
-	return answer(w, r, &s.pages, htmlPage, "/nights", now(), func(w io.Writer) error {
+	return s.show(w, r, &s.pages, "/nights", now(), func(w io.Writer, p page) error {
+		p.Title, p.Here, p.Watch = "Nights", "nights", "-"
 		all, err := s.nightsOf()
 		if err != nil {
 			return err
@@ -48,14 +49,14 @@ func (s *Server) nights(w http.ResponseWriter, r *http.Request) error {
 		return pages.ExecuteTemplate(w, "nights", struct {
 			page
 			Nights []Night
-		}{page{Title: "Nights", Here: "nights", Watch: "-"}, all})
+		}{p, all})
 	})
 }
 
 // night is one of them.
 func (s *Server) night(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
-	return answer(w, r, &s.pages, htmlPage, "/nights/"+id, now(), func(w io.Writer) error {
+	return s.show(w, r, &s.pages, "/nights/"+url.PathEscape(id)+"/", now(), func(w io.Writer, p page) error {
 		all, err := s.nightsOf()
 		if err != nil {
 			return err
@@ -64,16 +65,22 @@ func (s *Server) night(w http.ResponseWriter, r *http.Request) error {
 		if i < 0 {
 			return fmt.Errorf("night %s: %w", id, fs.ErrNotExist)
 		}
-		said, err := all[i].said()
-		if err != nil {
-			return err
-		}
-		return pages.ExecuteTemplate(w, "night", struct {
-			page
-			Night Night
-			Said  string
-		}{page{Title: all[i].Suite, Here: "nights", Watch: "-"}, all[i], said})
+		p.Title, p.Here, p.Watch = all[i].Suite, "nights", "-"
+		return all[i].write(w, p)
 	})
+}
+
+// write writes the page of a night.
+func (n Night) write(w io.Writer, p page) error {
+	said, err := n.said()
+	if err != nil {
+		return err
+	}
+	return pages.ExecuteTemplate(w, "night", struct {
+		page
+		Night Night
+		Said  string
+	}{p, n, said})
 }
 
 // said is what a night came to, or the beginning of it.
@@ -87,18 +94,10 @@ func (n Night) said() (string, error) {
 
 // WriteNight writes the page of a night as one file, which needs no server.
 func WriteNight(w io.Writer, n Night) error {
-	said, err := n.said()
+	p, err := alone()
 	if err != nil {
 		return err
 	}
-	sheet, err := style()
-	if err != nil {
-		return err
-	}
-	return pages.ExecuteTemplate(w, "alone", struct {
-		Title string
-		Style template.CSS
-		Night Night
-		Said  string
-	}{n.Suite, template.CSS(sheet), n, said})
+	p.Title = n.Suite
+	return n.write(w, p)
 }

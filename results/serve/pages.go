@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -144,6 +145,9 @@ type page struct {
 	Here    string // "runs", "history", "compare" or "nights"; empty: elsewhere
 	Version string // of the store, for events
 	Watch   string // the run that events are wanted of; empty: all
+
+	Save  string       // the address of the page as one file
+	Sheet template.CSS // the style sheet of a page that is one file; empty: it is had of the server, as are scripts
 }
 
 // list is all runs.
@@ -152,10 +156,11 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, r, &s.pages, htmlPage, "/", version, func(w io.Writer) error { return s.listOf(w, rows, version) })
+	return s.show(w, r, &s.pages, "/", version, func(w io.Writer, p page) error { return s.listOf(w, p, rows, version) })
 }
 
-func (s *Server) listOf(w io.Writer, rows []row, version string) error {
+func (s *Server) listOf(w io.Writer, p page, rows []row, version string) error {
+	p.Title, p.Here, p.Version = "Runs", "runs", version
 	root, err := filepath.Abs(s.root)
 	if err != nil {
 		root = s.root
@@ -165,7 +170,7 @@ func (s *Server) listOf(w io.Writer, rows []row, version string) error {
 		Root                           string
 		Rows                           []row
 		Experiments, Drivers, Verdicts []string
-	}{page: page{Title: "Runs", Here: "runs", Version: version}, Root: root, Rows: rows}
+	}{page: p, Root: root, Rows: rows}
 	add := func(to *[]string, v string) {
 		if v != "" && !slices.Contains(*to, v) {
 			*to = append(*to, v)
@@ -198,7 +203,9 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, r, &s.pages, htmlPage, r.URL.Path, version+" "+now(), func(w io.Writer) error { return s.runOf(w, which, before(rows, which), version) })
+	return s.show(w, r, &s.pages, "/runs/"+url.PathEscape(which.Dir)+"/", version+" "+now(), func(w io.Writer, p page) error {
+		return s.runOf(w, p, which, before(rows, which), version)
+	})
 }
 
 // now tells what is made now from what was made more than shownTime before: files come and go that nobody is told of, and a
@@ -208,7 +215,8 @@ func now() string { return strconv.FormatInt(time.Now().UnixNano()/int64(shownTi
 // shownTime is for how long such pages are good.
 const shownTime = 2 * time.Second
 
-func (s *Server) runOf(w io.Writer, which row, before, version string) (err error) {
+func (s *Server) runOf(w io.Writer, p page, which row, before, version string) (err error) {
+	p.Title, p.Version, p.Watch = cmp.Or(which.Experiment, which.Dir), version, which.Dir
 	data := struct {
 		page
 		Row     row
@@ -219,10 +227,7 @@ func (s *Server) runOf(w io.Writer, which row, before, version string) (err erro
 		Before  string // the run of the experiment before it; empty: none
 		Files   []runFile
 		Metrics []string
-	}{page: page{Title: which.Experiment, Version: version, Watch: which.Dir}, Row: which, Before: before}
-	if data.Title == "" {
-		data.Title = which.Dir
-	}
+	}{page: p, Row: which, Before: before}
 	if data.Files, err = s.files(which.Dir); err != nil {
 		return err
 	}
