@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -106,6 +107,9 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
+		if name == "v" || name == "verbose" {
+			return usagef(verboseHint(c), "%s has no %s", commandName(c), dashed(name))
+		}
 		var known []string
 		for _, f := range c.Command.Flags {
 			known = append(known, f.Names()...)
@@ -126,6 +130,28 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	}
 	text = strings.Replace(text, ": parse error", ": not a number", 1)
 	return usagef(helpHint(c), "%s", text)
+}
+
+// more are the options by which commands tell more than without. One whose details are a list is called --verbose, too.
+var more = map[string]string{
+	"compare": "all", "place": "explain", "plan": "explain", "show": "follow",
+	"trace inspect": "list-skipped", "trace import": "list-skipped",
+}
+
+// verboseHint is by what a command tells more, for who asks for --verbose.
+func verboseHint(c *cli.Context) string {
+	if name := more[commandName(c)]; name != "" {
+		if f, ok := flagNamed(c.Command.Flags, name).(cli.DocGenerationFlag); ok {
+			return dashed(name) + ": " + f.GetUsage()
+		}
+	}
+	if flagNamed(c.Command.Flags, "quiet") != nil {
+		return "it tells all that it does, unless --quiet is given; inabench report latest has every figure of a run"
+	}
+	if f, ok := flagNamed(c.Command.Flags, "output").(choiceFlag); ok && slices.Contains(f.words, "json") {
+		return "--output json has all that it finds"
+	}
+	return helpHint(c)
 }
 
 func helpHint(c *cli.Context) string { return c.Command.HelpName + " --help lists the options" }

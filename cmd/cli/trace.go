@@ -45,7 +45,7 @@ func readFlags() []cli.Flag {
 			"start and end may take the place of duration; model and source are optional"},
 		&cli.StringFlag{Name: "unit", Usage: "`DURATION` that a bare number of --columns counts, such as 1ms or 1h", Value: "1s"},
 		&cli.BoolFlag{Name: "lenient", Usage: "skip rows that are wrong, counting them, in place of refusing the file"},
-		&cli.BoolFlag{Name: "list-skipped", Aliases: []string{"v"}, Usage: "with --lenient: list on stderr what is wrong with every row that is skipped"},
+		&cli.BoolFlag{Name: "list-skipped", Aliases: []string{"v", "verbose"}, Usage: "with --lenient: list on stderr what is wrong with every row that is skipped"},
 	}
 }
 
