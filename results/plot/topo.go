@@ -81,7 +81,7 @@ func TopologySVG(t results.Topology, loads map[string]LinkLoad) string {
 type Spot struct{ X, Y float64 }
 
 // DrawTopology draws the trees over the cables, or loads, one of which is nil.
-func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, trees []results.Tree) string {
+func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, trees []Tree) string {
 	const w = 960.0
 	hosts, rows := layers(t)
 	cables := cables(t)

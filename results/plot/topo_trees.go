@@ -9,8 +9,14 @@ import (
 	"github.com/inabench/inabench/results/human"
 )
 
+// Tree is a job's tree in a colour of the palette.
+type Tree struct {
+	results.Tree
+	Colour int
+}
+
 // drawTrees draws those trees that use a cable, side by side along it; normal is the unit vector across.
-func (s *Canvas) drawTrees(trees []results.Tree, up results.Link, a, b, normal Spot) {
+func (s *Canvas) drawTrees(trees []Tree, up results.Link, a, b, normal Spot) {
 	var on []int
 	for i, t := range trees {
 		if slices.ContainsFunc(t.Hops, func(h results.TreeHop) bool {
@@ -22,25 +28,25 @@ func (s *Canvas) drawTrees(trees []results.Tree, up results.Link, a, b, normal S
 	for k, i := range on {
 		off := (float64(k) - float64(len(on)-1)/2) * 4
 		x, y := normal.X*off, normal.Y*off
-		s.Leaf(trees[i].Job+": "+up.Name, "path", "class", "tree "+colourClass(i), "d", Path([]float64{a.X + x, a.Y + y, b.X + x, b.Y + y}))
+		s.Leaf(trees[i].Job+": "+up.Name, "path", "class", "tree "+colourClass(trees[i].Colour), "d", Path([]float64{a.X + x, a.Y + y, b.X + x, b.Y + y}))
 	}
 }
 
 // treeAdds marks a switch with those jobs whose gradients it adds up.
-func (s *Canvas) treeAdds(trees []results.Tree, name string, p Spot, width float64) {
+func (s *Canvas) treeAdds(trees []Tree, name string, p Spot, width float64) {
 	k := 0.0
-	for i, t := range trees {
+	for _, t := range trees {
 		if slices.Contains(t.Adds, name) {
-			s.Leaf(name+" adds up for "+t.Job, "circle", "class", "adds "+colourClass(i), "cx", Num(p.X-width/2+9+k*11), "cy", Num(p.Y-16), "r", "5")
+			s.Leaf(name+" adds up for "+t.Job, "circle", "class", "adds "+colourClass(t.Colour), "cx", Num(p.X-width/2+9+k*11), "cy", Num(p.Y-16), "r", "5")
 			k++
 		}
 	}
 }
 
-func (s *Canvas) treeLegend(trees []results.Tree, y float64) {
+func (s *Canvas) treeLegend(trees []Tree, y float64) {
 	x := 16.0
-	for i, t := range trees {
-		class := colourClass(i)
+	for _, t := range trees {
+		class := colourClass(t.Colour)
 		s.Line("tree "+class, x, y-4, x+22, y-4)
 		name := Clip(t.Job, 11, 120)
 		s.Text("name small "+class, "start", x+28, y, name)
@@ -52,7 +58,7 @@ func (s *Canvas) treeLegend(trees []results.Tree, y float64) {
 	}
 }
 
-func treesDesc(trees []results.Tree) string {
+func treesDesc(trees []Tree) string {
 	var b strings.Builder
 	for i, t := range trees {
 		if i == 12 {

@@ -75,16 +75,14 @@ func (s *sheet) drawCurves(rec *results.Record, observed string) []panel {
 			if n := len(all.Series); n > maxSeries {
 				c.Title += fmt.Sprintf(" (%d of %d)", i+1, (n+maxSeries-1)/maxSeries)
 			}
-			colours := map[int]bool{}
+			var colours []int
 			for _, s := range c.Series {
-				colours[s.Colour%plot.Colours] = true
+				colours = append(colours, s.Colour)
 			}
 			p := panel{ID: c.ID, Title: c.Title, Metric: k.metric, Unit: c.Unit}
-			for j := range c.Series {
+			for j, colour := range apart(colours) {
 				s := &c.Series[j]
-				if len(colours) < len(c.Series) {
-					s.Colour = j
-				}
+				s.Colour = colour
 				if p := s.Points; len(p) > 0 {
 					c.Desc += fmt.Sprintf("%s: from %s to %s", s.Name, human.Quantity(p[0].Y, c.Unit), human.Quantity(p[len(p)-1].Y, c.Unit))
 					if s.Mean != nil {

@@ -148,9 +148,10 @@ func WriteReport(w io.Writer, rec *results.Record, samples []results.Sample, bes
 func newPage(rec *results.Record, samples []results.Sample, beside Beside, width float64) page {
 	s := &sheet{width: width}
 	compare := s.viewComparison(rec) // its colours come first
+	s.jobs(rec)
 	p := page{
 		Rec: rec, CSS: template.CSS(plot.PaletteCSS + plot.CSS), Word: human.UpperFirst(wordOf(rec)), Glyph: glyph(cmp.Or(rec.Outcome, results.ErrorOutcome)),
-		Tally: tallyOutcomes(rec), About: aboutRun(rec), Summary: summarize(rec), Compare: compare, Reproduced: viewReproduced(rec), Plots: s.drawPlots(rec), Placements: viewPlacements(rec), Model: linkPredictor(rec),
+		Tally: tallyOutcomes(rec), About: aboutRun(rec), Summary: summarize(rec), Compare: compare, Reproduced: viewReproduced(rec), Plots: s.drawPlots(rec), Placements: s.viewPlacements(rec), Model: linkPredictor(rec),
 		Hosts: rec.Hosts, Troubles: troublesOf(rec), Rerun: rerunOf(rec),
 		Observed: string(cmp.Or(rec.Kind, results.Measured)),
 	}
@@ -166,7 +167,7 @@ func newPage(rec *results.Record, samples []results.Sample, beside Beside, width
 		p.LoadsOf, p.Loaded = of, loads != nil
 		p.Topology = template.HTML(plot.DrawTopology("topo", rec.Topology, loads, nil))
 		p.Links = linkRowsOf(rec, loads)
-		p.Trees, p.TreeRows, p.TreesOf = viewTrees(rec)
+		p.Trees, p.TreeRows, p.TreesOf = s.viewTrees(rec)
 	}
 	p.Tiles = tilesOf(rec)
 	for _, c := range rec.Checks {

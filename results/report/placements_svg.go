@@ -28,13 +28,17 @@ type machinesPicture struct {
 
 // MachinesSVG draws placements side by side as a document of its own.
 func MachinesSVG(title string, placements []Placement) string {
-	return plot.Alone(newMachinesPicture("placement", title, placements).SVG())
+	return plot.Alone(new(sheet).machinesPicture("placement", title, placements).SVG())
 }
 
-func newMachinesPicture(id, title string, placements []Placement) *machinesPicture {
+func (s *sheet) machinesPicture(id, title string, placements []Placement) *machinesPicture {
 	p := &machinesPicture{ID: id, Title: title, Placements: placements, jobs: jobsOf(placements), colour: map[string]string{}, shared: shared(placements)}
+	colours := s.coloursOf(p.jobs)
+	if len(p.jobs) <= plot.Colours {
+		colours = apart(colours)
+	}
 	for i, j := range p.jobs {
-		p.colour[j] = "c" + strconv.Itoa(i%plot.Colours)
+		p.colour[j] = "c" + strconv.Itoa(colours[i]%plot.Colours)
 	}
 	var b strings.Builder
 	for _, one := range placements {
@@ -420,13 +424,13 @@ type placementLine struct {
 }
 
 // viewPlacements are the placements of the report: pictures with tables.
-func viewPlacements(rec *results.Record) (out []placementView) {
+func (s *sheet) viewPlacements(rec *results.Record) (out []placementView) {
 	for i, r := range placementsOf(rec) {
 		title := "Placement"
 		if r.Title != "" {
 			title += ", " + r.Title
 		}
-		v := placementView{Title: title, Note: r.Note, SVG: template.HTML(newMachinesPicture("place-"+strconv.Itoa(i), title, r.Placements).SVG())}
+		v := placementView{Title: title, Note: r.Note, SVG: template.HTML(s.machinesPicture("place-"+strconv.Itoa(i), title, r.Placements).SVG())}
 		for _, p := range r.Placements {
 			v.Names = append(v.Names, cmp.Or(p.Name, "GPUs"))
 		}

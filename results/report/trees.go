@@ -13,7 +13,7 @@ type treeRow struct{ Job, From, To, Adds string }
 
 // viewTrees draws the trees of the first point that has any: those of other points may differ, and
 // are in run.json. where is which point that is, if there are several.
-func viewTrees(rec *results.Record) (drawing template.HTML, rows []treeRow, where string) {
+func (s *sheet) viewTrees(rec *results.Record) (drawing template.HTML, rows []treeRow, where string) {
 	i := slices.IndexFunc(rec.Points, func(p results.Point) bool { return len(p.Trees) > 0 })
 	if i < 0 {
 		return "", nil, ""
@@ -31,7 +31,19 @@ func viewTrees(rec *results.Record) (drawing template.HTML, rows []treeRow, wher
 			rows = append(rows, r)
 		}
 	}
-	return template.HTML(plot.DrawTopology("trees", rec.Topology, nil, trees[:min(len(trees), maxTrees)])), rows, where
+	return template.HTML(plot.DrawTopology("trees", rec.Topology, nil, s.coloured(trees[:min(len(trees), maxTrees)]))), rows, where
+}
+
+// coloured are trees, each in the colour of its job.
+func (s *sheet) coloured(trees []results.Tree) (out []plot.Tree) {
+	var jobs []string
+	for _, t := range trees {
+		jobs = append(jobs, t.Job)
+	}
+	for i, colour := range apart(s.coloursOf(jobs)) {
+		out = append(out, plot.Tree{Tree: trees[i], Colour: colour})
+	}
+	return out
 }
 
 // maxTrees is how many trees one drawing shows.

@@ -569,18 +569,16 @@ func (m *metricPlot) chart(ds []datum) *plot.Chart {
 			}
 		}
 	}
-	colours := map[int]bool{}
+	var colours []int
 	for i := range c.Series {
 		if whose[i] != "" {
 			c.Series[i].Colour = m.sheet.colour(whose[i])
 		}
-		colours[c.Series[i].Colour] = true
+		colours = append(colours, c.Series[i].Colour)
 	}
-	for i := range c.Series {
+	for i, colour := range apart(colours) {
 		s := &c.Series[i]
-		if len(colours) < len(c.Series) {
-			s.Colour = i
-		}
+		s.Colour = colour
 		slices.SortStableFunc(s.Points, func(a, b plot.Point) int { return cmp.Compare(a.X, b.X) })
 		for _, curve := range s.Curves {
 			slices.SortStableFunc(curve, func(a, b plot.CurvePoint) int { return cmp.Compare(a.X, b.X) })
