@@ -21,7 +21,7 @@ func TestJobColours(t *testing.T) {
 	page := htmlOf(t, rec, samples)
 	want := map[string]string{"A": "c0", "B": "c1", "C": "c2"}
 	for _, tt := range []struct {
-		drawing, pattern string // of a class and a job
+		drawing, pattern string   // of a class and a job
 		jobs             []string // that it has at least
 	}{
 		{"names", `class="name (?:small )?(c\d)"[^>]*>([ABC])<`, []string{"A", "C"}},
