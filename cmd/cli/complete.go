@@ -356,8 +356,5 @@ func machinesOf(file string, switches bool) (out []string) {
 		}
 		return out
 	}
-	for _, h := range inv.Hosts {
-		out = append(out, h.Name)
-	}
-	return out
+	return hostNames(inv)
 }

@@ -105,7 +105,7 @@ func sshCommand() *cli.Command {
 				return err
 			}
 			if _, ok := inv.Host(name); !ok {
-				return noHost(inv, name)
+				return noHost(name, inv.File, hostNames(inv))
 			}
 			if on == "netns" {
 				if done, err := emulate(c.Context); done || err != nil {
@@ -145,12 +145,16 @@ func interact(c *cli.Context, host hosts.Host, argv []string, stdin io.Reader) e
 	return err
 }
 
-func noHost(inv *inventory.Inventory, name string) error {
-	var known []string
+// noHost is an error about a host that is not in what has known ones: a file, an emulation.
+func noHost(name, where string, known []string) error {
+	return inputError{fmt.Errorf("no host %q in %s", name, where), tomlfile.DidYouMean(name, known)}
+}
+
+func hostNames(inv *inventory.Inventory) (out []string) {
 	for _, h := range inv.Hosts {
-		known = append(known, h.Name)
+		out = append(out, h.Name)
 	}
-	return inputError{fmt.Errorf("no host %q in %s", name, inv.File), tomlfile.DidYouMean(name, known)}
+	return out
 }
 
 // inventoryOf reads an inventory, or an experiment's.

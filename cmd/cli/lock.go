@@ -93,7 +93,7 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 			continue
 		}
 		if _, ok := inv.Switch(name); !ok {
-			return nil, nil, noHost(inv, name)
+			return nil, nil, noHost(name, inv.File, hostNames(inv))
 		}
 	}
 	slices.Sort(names)

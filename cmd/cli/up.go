@@ -28,7 +28,6 @@ import (
 	"github.com/inabench/inabench/experiments/starter"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/hosts"
@@ -403,7 +402,7 @@ func onStanding(c *cli.Context, host string, argv []string, stdin io.Reader) err
 	}
 	i := slices.Index(names, host)
 	if i < 0 {
-		return inputError{fmt.Errorf("no host %q in emulation %s", host, e.Name), tomlfile.DidYouMean(host, names)}
+		return noHost(host, "emulation "+e.Name, names)
 	}
 	key, err := e.Path(standing.KeyFile)
 	if err != nil {

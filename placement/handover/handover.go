@@ -139,15 +139,9 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 		}
 	}
 	within(workers(everyone, received), received, "worker_psns", "worker_duplicates", "worker_stray")
-	if j.Collective == placement.PS {
-		within(ps(received), received, "worker_arrived", "worker_stray")
-		return append(hops,
-			Hop{Sent: workers(everyone, sent), Received: ps(received)},
-			Hop{Sent: ps(sent), Received: workers(everyone, received)},
-		), true
-	}
+	unicast := j.Collective == placement.PS // its PS sends each worker packets of its own, past all switches
 	tree := j.Tree
-	if !slices.ContainsFunc(tree, func(n placement.TreeNode) bool { return n.Aggregate }) {
+	if unicast || !slices.ContainsFunc(tree, func(n placement.TreeNode) bool { return n.Aggregate }) {
 		tree = nil // nothing hangs on switches
 	}
 	var roots []string
@@ -188,6 +182,6 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 	within(ps(received), received, "worker_arrived", "worker_stray")
 	return append(hops,
 		Hop{Sent: append(workers(free, sent), switches(roots, "job_out_packets")...), Received: ps(received)},
-		Hop{Sent: ps(sent), Each: true, Received: append(workers(free, received), switches(roots, "job_results_packets")...)},
-	), free != everyone
+		Hop{Sent: ps(sent), Each: !unicast, Received: append(workers(free, received), switches(roots, "job_results_packets")...)},
+	), unicast || free != everyone
 }

@@ -281,6 +281,7 @@ type underway struct {
 func (in *Inspection) lostOnTheWay(from float64) underway {
 	seen := map[[2]string]bool{}
 	u := underway{map[string]float64{}, map[string]float64{}, map[string]float64{}, in.places()}
+	u.other[""] = in.Lost // of the testbed itself: nobody knows where
 	sums := map[string]map[string]float64{"lost": u.lost, "doubled": u.doubled, "other": u.other}
 	for r := range in.Readings.All() {
 		id := [2]string{r.Metric, r.Of}
@@ -359,7 +360,6 @@ func (in *Inspection) Handed() (out []results.Finding) {
 	from := in.from()
 	way := in.lostOnTheWay(from)
 	lost, doubled, other := way.at(nil)
-	other += in.Lost
 	complete := !in.Beside
 	var all []hop
 	late := 0.0 // each is missing at one hop; a resend, or its answer at each worker
@@ -392,7 +392,7 @@ func (in *Inspection) Handed() (out []results.Finding) {
 	worst := -1
 	for i, h := range all {
 		gone, more, anything := way.at(h.between)
-		gone += anything + in.Lost
+		gone += anything
 		if n := h.missing(gone, more); n != 0 && h.inside {
 			find(h, fmt.Sprintf("what became of %.0f packets of job %s is not told by %s: %.0f arrived there, and %s add up to %.0f", math.Abs(n), h.job, h.to, h.sent, h.from, h.received))
 		} else if n > 0 {

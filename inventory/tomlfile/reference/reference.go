@@ -48,14 +48,7 @@ func Value(e tomlfile.Entry) string {
 	if e.Words == nil {
 		return e.Want()
 	}
-	quoted := make([]string, len(e.Words))
-	for i, w := range e.Words {
-		quoted[i] = fmt.Sprintf("%q", w)
-	}
-	if n := len(quoted) - 1; n > 0 {
-		quoted = append(quoted[:n-1], quoted[n-1]+" or "+quoted[n])
-	}
-	return strings.Join(quoted, ", ")
+	return tomlfile.Either(e.Words)
 }
 
 // Default is a key's default as a file would have it; "" if there is none.
