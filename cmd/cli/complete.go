@@ -30,7 +30,8 @@ var scripts = map[string]string{
 	// put together again.
 	"bash": `_inabench() {
 	local -a line got
-	local word i
+	local word i program=${COMP_WORDS[0]}
+	[[ $program == '~/'* ]] && program=$HOME/${program:2}
 	for ((i = 1; i <= COMP_CWORD; i++)); do
 		word=${COMP_WORDS[i]}
 		if ((${#line[@]})) && [[ $word == = || ${line[-1]} == *= && ${COMP_WORDS[i-1]} == = ]]; then
@@ -39,8 +40,9 @@ var scripts = map[string]string{
 			line+=("$word")
 		fi
 	done
-	mapfile -t got < <("${COMP_WORDS[0]}" __complete "${line[@]}" 2>/dev/null)
+	mapfile -t got < <("$program" __complete "${line[@]}" 2>/dev/null)
 	word=${COMP_WORDS[COMP_CWORD]}
+	[[ $word == = ]] && word= # nothing stands behind it yet
 	COMPREPLY=()
 	if [[ ${got[0]} == :files* ]]; then
 		compopt -o filenames
@@ -58,16 +60,24 @@ var scripts = map[string]string{
 }
 complete -F _inabench inabench
 `,
+	// What is typed is unquoted and never evaluated. Of a word that goes on behind the cursor, what stands before it counts.
 	"zsh": `#compdef inabench
 _inabench() {
-	local -a got
-	got=("${(@f)$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	local program=${(Q)words[1]} ret=1
+	[[ $program == '~/'* ]] && program=$HOME/${program:2}
+	local -a line got
+	line=("${(@Q)words[2,CURRENT]}")
+	line[-1]=${(Q)PREFIX}
+	got=("${(@f)$("$program" __complete "${line[@]}" 2>/dev/null)}")
 	if [[ ${got[1]} == :files* ]]; then
-		_files -g "*${${got[1]#:files}# }"
+		[[ $PREFIX == --*=* ]] && compset -P 1 '*='
+		local ending=${got[1]#:files}
+		_files -g "*${ending# }"
 		return
 	fi
-	compadd -S '' -- ${(M)got:#*=}
-	compadd -- ${${got:#*=}:#}
+	compadd -S '' -- ${(M)got:#*=} && ret=0
+	compadd -- ${${got:#*=}:#} && ret=0
+	return ret
 }
 if [[ ${funcstack[1]} == _inabench ]]; then
 	_inabench "$@"
@@ -75,16 +85,29 @@ else
 	compdef _inabench inabench
 fi
 `,
+	// The current word comes as it was typed, with quotes; unless it is complete, it cannot be unquoted. Candidates are
+	// whole words, with the option that stands before a sign of equality.
 	"fish": `function __inabench_complete
-	set -l words (commandline -opc) (commandline -ct)
-	set -l got (command $words[1] __complete $words[2..-1] 2>/dev/null)
-	if string match -q ':files*' -- $got[1]
-		__fish_complete_path (commandline -ct)
-	else
-		printf '%s\n' $got
+	set -l words (commandline -opc)
+	set -l last (commandline -ct)
+	set -l plain (string unescape -- "$last")
+	or set plain "$last"
+	set -l program (string replace -r -- '^~/' "$HOME/" "$words[1]")
+	set -l got (command $program __complete $words[2..-1] "$plain" 2>/dev/null)
+	if not string match -q -- ':files*' "$got[1]"
+		set -q got[1]
+		and printf '%s\n' $got
+		return
+	end
+	set -l option (string match -r -- '^--[^=]*=' "$last")
+	set -l ending (string escape --style=regex -- (string replace -r -- '^:files ?' '' "$got[1]"))
+	for path in (__fish_complete_path (string replace -r -- '^--[^=]*=' '' "$last"))
+		if string match -q -r -- "(/|$ending)\$" "$path"
+			printf '%s\n' "$option$path"
+		end
 	end
 end
-complete -c inabench -f -a '(__inabench_complete)'
+complete -c inabench -f -k -a '(__inabench_complete)'
 `,
 }
 
@@ -197,8 +220,12 @@ func candidates(app *cli.App, typed []string) []string {
 	case pending != "":
 		return starting(valuesOfFlag(flagNamed(flags, pending)), last)
 	case strings.HasPrefix(last, "--") && has:
+		values := starting(valuesOfFlag(flagNamed(flags, name)), value)
+		if areFiles(values) {
+			return values
+		}
 		var out []string
-		for _, v := range starting(valuesOfFlag(flagNamed(flags, name)), value) {
+		for _, v := range values {
 			out = append(out, "--"+name+"="+v)
 		}
 		return out
@@ -243,9 +270,12 @@ func takesValue(f cli.Flag) bool {
 	return ok && doc.TakesValue()
 }
 
+// areFiles says whether words leave it to the shell to complete names of files.
+func areFiles(words []string) bool { return len(words) > 0 && strings.HasPrefix(words[0], completeFiles) }
+
 // starting are those of some words that begin like what has been typed.
 func starting(words []string, typed string) []string {
-	if len(words) > 0 && strings.HasPrefix(words[0], completeFiles) {
+	if areFiles(words) {
 		return words
 	}
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, typed) })

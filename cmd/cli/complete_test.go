@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -34,6 +35,7 @@ func TestCandidates(t *testing.T) {
 		{"run ", []string{":files .toml"}, ""},
 		{"run --quick exp", []string{":files .toml"}, ""},
 		{"plan -o ", []string{":files"}, ""},
+		{"report --output=x", []string{":files"}, ""},
 		{"suite ", nil, "run"},
 		{"suite run ", []string{":files .toml"}, ""},
 		{"explain INA-LINK-S", []string{"INA-LINK-SLOW"}, ""},
@@ -55,25 +57,53 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// TestShells: each shell that is here reads its script, and bash completes by it.
+// asked are what shells do with their scripts when the key is pressed behind a line, and print what they offer. What a shell
+// knows of its line, and how it completes names of files, stands in their place as far as there is no terminal.
+var asked = map[string]func(words []string) string{
+	"bash": func(words []string) string {
+		var apart []string // bash takes lines apart at '='
+		for _, w := range words {
+			name, value, has := strings.Cut(w, "=")
+			if apart = append(apart, name); has {
+				apart = append(apart, "=")
+			}
+			if value != "" {
+				apart = append(apart, value)
+			}
+		}
+		return scripts["bash"] + "COMP_WORDS=(" + shellWords(apart) + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); compopt() { :; }\n" +
+			"_inabench; printf '%s\\n' \"${COMPREPLY[@]}\"\n"
+	},
+	"zsh": func(words []string) string {
+		return "compdef() { : }\n" +
+			"compset() { PREFIX=${PREFIX#*=} }\n" +
+			"compadd() { [[ $1 == -S ]] && shift 2; shift; (( $# )) && print -rl -- \"$@\" }\n" +
+			"_files() { local f; for f in *; do [[ $f == ${PREFIX}* && $f == ${~2} ]] && print -r -- $f; done }\n" +
+			scripts["zsh"] + "words=(" + shellWords(words) + "); CURRENT=$#words; PREFIX=${words[-1]}; _inabench\n"
+	},
+	"fish": func(words []string) string {
+		last := len(words) - 1
+		return "function commandline; if test \"$argv[1]\" = -ct; printf '%s\\n' " + shellWords(words[last:]) + "; else; printf '%s\\n' " + shellWords(words[:last]) + "; end; end\n" +
+			"function __fish_complete_path; for f in *; string match -e -- \"$argv[1]\" $f; end; end\n" +
+			scripts["fish"] + "__inabench_complete\n"
+	},
+}
+
+// shellWords are words as each shell reads them; none of a test has a quote.
+func shellWords(words []string) string { return "'" + strings.Join(words, "' '") + "'" }
+
+// TestShells: each shell that is here reads its script without a complaint, and offers by it what the program says and no
+// more, names of files with the ending that is wanted, and what an option's value goes on with.
 func TestShells(t *testing.T) {
-	for shell, text := range scripts {
-		t.Run(shell, func(t *testing.T) {
-			if _, err := exec.LookPath(shell); err != nil {
-				t.Skip(err)
-			}
-			cmd := exec.Command(shell, "-n")
-			cmd.Stdin = strings.NewReader(text)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "inabench"), []byte("#!/bin/sh\n"+
+		"[ \"$*\" = '__complete ru' ] && echo run\n"+
 		"[ \"$*\" = '__complete run --on ' ] && printf 'netns\\nsim\\n'\n"+
 		"[ \"$*\" = '__complete run x' ] && echo ':files .toml'\n"+
+		"[ \"$*\" = '__complete report --output=x' ] && echo ':files'\n"+
 		"[ \"$*\" = '__complete run --on=s' ] && echo '--on=sim'\n"+
+		"[ \"$*\" = '__complete run --on=' ] && printf '%s\\n' --on=netns --on=sim\n"+
+		"[ \"$*\" = '__complete run --set switch.mo' ] && echo 'switch.mode='\n"+
 		"[ \"$*\" = '__complete show ' ] && echo '$(touch hurt) `touch hurt` *'\n"), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -82,19 +112,50 @@ func TestShells(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for typed, want := range map[string]string{
-		"run --on ": "netns sim", "run x": "x.toml",
-		"run --on = s": "sim",                          // as bash takes it apart
-		"show ":        "$(touch hurt) `touch hurt` *", // a name of a run that others made
-	} {
-		words := append([]string{"inabench"}, strings.Split(typed, " ")...)
-		script := scripts["bash"] + "COMP_WORDS=('" + strings.Join(words, "' '") + "'); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); compopt() { :; }; _inabench; printf '%s\\n' \"${COMPREPLY[*]}\"\n"
-		cmd := exec.Command("bash", "-c", script)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		if got := strings.TrimSpace(string(out)); err != nil || got != want {
-			t.Errorf("%q: bash offers %q, want %q (%v)", typed, got, want, err)
-		}
+	hostile := "$(touch hurt) `touch hurt` *" // a name of a run that others made
+	for shell, text := range scripts {
+		t.Run(shell, func(t *testing.T) {
+			if _, err := exec.LookPath(shell); err != nil {
+				t.Skip(err)
+			}
+			run := func(stdin string, args ...string) string {
+				t.Helper()
+				cmd := exec.Command(shell, args...)
+				cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+				cmd.Stdin = strings.NewReader(stdin)
+				out, err := cmd.CombinedOutput()
+				if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) || err != nil && args[0] == "-n" {
+					t.Errorf("%v\n%s", err, out)
+				}
+				return strings.TrimSpace(string(out))
+			}
+			run(text, "-n")
+			for _, tt := range []struct {
+				typed string
+				want  map[string]string // by shell; "": by all others
+			}{
+				{"ru", map[string]string{"": "run"}},
+				{"run --on ", map[string]string{"": "netns\nsim"}},
+				{"run x", map[string]string{"": "x.toml"}},
+				{"run --on=s", map[string]string{"bash": "sim", "": "--on=sim"}}, // bash has what stands before the sign
+				{"run --on=", map[string]string{"bash": "netns\nsim", "": "--on=netns\n--on=sim"}},
+				{"report --output=x", map[string]string{"fish": "--output=x.toml\n--output=x.txt", "": "x.toml\nx.txt"}},
+				{"run --set switch.mo", map[string]string{"": "switch.mode="}},
+				{"show ", map[string]string{"": hostile}},
+				{"nothing ", map[string]string{"": ""}},
+			} {
+				want, ok := tt.want[shell]
+				if !ok {
+					want = tt.want[""]
+				}
+				words := append([]string{"inabench"}, strings.Split(tt.typed, " ")...)
+				lines := strings.Split(run("", "-c", asked[shell](words)), "\n")
+				slices.Sort(lines)
+				if got := strings.Join(lines, "\n"); got != want {
+					t.Errorf("%q: offered is %q, want %q", tt.typed, got, want)
+				}
+			}
+		})
 	}
 	if _, err := os.Stat(filepath.Join(dir, "hurt")); err == nil {
 		t.Error("a name was run as a command")
