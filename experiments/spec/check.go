@@ -46,6 +46,7 @@ func (s *Spec) check(f *tomlfile.File, l *Lab) {
 	}
 	readable := c.oneStudy()
 	if readable {
+		c.programs() // before whoever asks how long packets are
 		s.Study().Check(c)
 		c.summary()
 		c.compare()
@@ -91,6 +92,10 @@ type Lab struct {
 	Fastest     inventory.BitRate            // of them all
 	aggregators int                          // of the largest switch
 	ecn         bool                         // some switch marks packets
+
+	read   bool // what programs says, below
+	rooms  []room
+	unread error
 }
 
 // most is the rate of the fastest link, bit/s; 0: it is not known.

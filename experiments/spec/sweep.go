@@ -92,6 +92,9 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 	// What the first point resolved (defaults of expectations) holds for the whole.
 	first := s.points[0].Spec
 	s.Emulation, s.Expects, s.Compare, s.Published = first.Emulation, first.Expects, first.Compare, first.Published
+	if !s.Says("switch.lanes") {
+		s.Switch.Lanes = first.Switch.Lanes // those that programs of switches sum
+	}
 	s.checkReference(f)
 	s.checkAgainst(f)
 	if s.inv == nil {

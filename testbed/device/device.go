@@ -14,10 +14,6 @@ import (
 	"path/filepath"
 	"time"
 
-	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
-	"google.golang.org/protobuf/encoding/prototext"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
@@ -66,7 +62,7 @@ func LoadProgram(sw inventory.Switch) (Program, error) {
 	}
 	if info := file(sw.Program.P4Info); info != nil {
 		var err error
-		if p.Info, err = parseInfo(info); err != nil {
+		if p.Info, err = p4.ParseInfo(info); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", sw.Program.P4Info, err))
 		}
 	}
@@ -90,19 +86,6 @@ func LoadProgram(sw inventory.Switch) (Program, error) {
 		}
 	}
 	return p, nil
-}
-
-// parseInfo reads a p4info in either of the forms that compilers write.
-func parseInfo(b []byte) (*p4configv1.P4Info, error) {
-	text, binary := new(p4configv1.P4Info), new(p4configv1.P4Info)
-	err := prototext.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, text)
-	if err == nil {
-		return text, nil
-	}
-	if proto.Unmarshal(b, binary) == nil && len(binary.GetTables()) > 0 {
-		return binary, nil
-	}
-	return nil, fmt.Errorf("not a p4info: %w", err)
 }
 
 // TLS is how an inventory protects connections; nil: plain text.

@@ -73,6 +73,25 @@ type Switch struct {
 
 	limits    Limits
 	resources map[uint32]*resource // by port; those of jobs with exclusive trees
+	lanes     Lanes                // that packets may have to be summed
+}
+
+// Lanes are those that packets of statistical and synchronous jobs may have to be summed: a data plane whose parser knows
+// one form sends others up as they are. The zero value is any.
+type Lanes struct {
+	Most  int  `json:"most"`            // 1..MaxLanes; 0: MaxLanes
+	Whole bool `json:"whole,omitempty"` // packets with fewer than Most are not summed either
+}
+
+func (l Lanes) sums(lanes int) bool { return l.Most == 0 || lanes == l.Most || lanes < l.Most && !l.Whole }
+
+// Sum makes the switch one that sums packets of these lanes alone. It is for a switch without jobs.
+func (s *Switch) Sum(l Lanes) error {
+	if l.Most < 0 || l.Most > MaxLanes || l.Most == 0 && l.Whole {
+		return fmt.Errorf("packets of %d lanes are summed: outside 1..%d", l.Most, MaxLanes)
+	}
+	s.lanes = l
+	return nil
 }
 
 // An aggregator is taken when job is not 0. It belongs to a PSN of the job's
@@ -399,6 +418,9 @@ func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
 	}
 	if h.Flags&FlagECN != 0 {
 		c.Marked.add(b)
+	}
+	if (j.Mode == Statistical || j.Mode == Synchronous) && !s.lanes.sums(int(h.Lanes)) {
+		return j.forward(b)
 	}
 	switch j.Mode {
 	case Statistical:

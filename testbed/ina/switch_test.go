@@ -618,6 +618,49 @@ func TestBinding(t *testing.T) {
 	}
 }
 
+// TestLanesSummed: a switch that sums packets of some lanes alone sends others of statistical and synchronous jobs up as they
+// are, and takes no memory for them.
+func TestLanesSummed(t *testing.T) {
+	const job, window = 9, 8
+	for _, tt := range []struct {
+		lanes  Lanes
+		reason Reason
+	}{
+		{Lanes{}, Absorbed},
+		{Lanes{Most: testLanes}, Absorbed},
+		{Lanes{Most: testLanes, Whole: true}, Absorbed},
+		{Lanes{Most: testLanes + 1}, Absorbed},
+		{Lanes{Most: testLanes + 1, Whole: true}, Forwarded},
+		{Lanes{Most: testLanes - 1}, Forwarded},
+	} {
+		for _, mode := range []Mode{Statistical, Synchronous} {
+			s := NewSwitch(2 * window)
+			if err := s.Sum(tt.lanes); err != nil {
+				t.Fatal(err)
+			}
+			e := JobEntry{Job: job, Epoch: 1, Mode: mode, Size: 2 * window, Expect: 3, Window: window, UpPort: 5, DownGroup: 6}
+			if err := s.SetJob(e); err != nil {
+				t.Fatal(err)
+			}
+			v := s.Process(1, (&testWorker{e: e}).packet(0, 0), 0)
+			if up := v.N == 1 && v.Out[0].Dir == Up && v.Out[0].Port == 5; v.Reason != tt.reason || up != (tt.reason == Forwarded) {
+				t.Errorf("%+v, %v: %v, %+v", tt.lanes, mode, v.Reason, v.Out[:v.N])
+			}
+			if c := s.Counters(job); (c.Fallback.Packets == 1) != (tt.reason == Forwarded) || c.In.Packets != 1 {
+				t.Errorf("%+v, %v: %+v", tt.lanes, mode, c)
+			}
+			if taken := s.Taken(); tt.reason == Forwarded && taken != 0 {
+				t.Errorf("%+v, %v: %d aggregators taken", tt.lanes, mode, taken)
+			}
+		}
+	}
+	for _, bad := range []Lanes{{Most: -1}, {Most: MaxLanes + 1}, {Whole: true}} {
+		if err := NewSwitch(1).Sum(bad); err == nil {
+			t.Errorf("%+v is let through", bad)
+		}
+	}
+}
+
 func TestSetJobRefuses(t *testing.T) {
 	good := JobEntry{Job: 1, Mode: Statistical, Size: 8, Expect: 3, Window: 4}
 	for _, tc := range []struct {

@@ -16,6 +16,8 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/softswitch"
 )
 
@@ -113,6 +115,10 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		if s.DeviceID == 0 {
 			s.DeviceID = uint64(i + 1)
 		}
+		lanes, err := summed(s)
+		if err != nil {
+			return nil, err
+		}
 		s.Kind, s.Server, n.BMv2 = inventory.Soft, inventory.Server{}, opts.bmv2
 		if opts.Switch == BMv2 {
 			s.Kind = inventory.BMv2
@@ -121,7 +127,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		n.Switch = &softswitch.Config{
 			Name: s.Name, DeviceID: s.DeviceID, Listen: s.Control, Aggregators: s.Aggregators,
 			Seed:      opts.Seed + uint64(i+1)*0x9e3779b97f4a7c15, // distinct streams from one seed
-			Exclusive: exclusive(s), Pcap: opts.PcapDir, Offload: opts.Offload,
+			Exclusive: exclusive(s), Lanes: lanes, Pcap: opts.PcapDir, Offload: opts.Offload,
 		}
 	}
 
@@ -333,6 +339,16 @@ func exclusive(s *inventory.Switch) *softswitch.Exclusive {
 		return nil
 	}
 	return x
+}
+
+// summed are the lanes of packets that the program of s sums, as its p4info says, so that an emulation treats others as the
+// switch would. Without a p4info they are any.
+func summed(s *inventory.Switch) (ina.Lanes, error) {
+	l, err := p4.ReadLimits(s.Program.P4Info)
+	if l == nil || err != nil {
+		return ina.Lanes{}, blame.Switch(s.Name, err)
+	}
+	return ina.Lanes{Most: l.Lanes, Whole: l.Whole}, nil
 }
 
 // addresses chooses the management network and the data addresses that the

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/softswitch"
 	"github.com/inabench/inabench/testbed/stall"
 )
@@ -176,6 +179,44 @@ func TestExclusiveTrees(t *testing.T) {
 				t.Errorf("the emulated switch is %+v", s)
 			}
 		})
+	}
+}
+
+// TestSummed: the embedded switch sums the packets that the program of the inventory's sums.
+func TestSummed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p4info.txtpb")
+	for _, tt := range []struct {
+		name, p4info string
+		want         ina.Lanes
+		bad          bool
+	}{
+		{"no file", "", ina.Lanes{}, false},
+		{"nothing said", `pkg_info { name: "ina" }`, ina.Lanes{}, false},
+		{"32, and no others", `actions { preamble { name: "aggregate" structured_annotations { name: "inabench" kv_pair_list {
+			kv_pairs { key: "lanes" value { int64_value: 32 } } kv_pairs { key: "whole" value { int64_value: 1 } } } } } }`, ina.Lanes{Most: 32, Whole: true}, false},
+		{"no p4info", "{", ina.Lanes{}, true},
+	} {
+		if tt.p4info != "" {
+			if err := os.WriteFile(path, []byte(tt.p4info), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inv := rack(0, 1, 2)
+		inv.Switches[0].Program.P4Info = path
+		l, err := newLayout(inv, Options{})
+		if tt.bad {
+			if err == nil || !strings.Contains(err.Error(), "switch tor1") {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(l.nodes, func(n nodeConfig) bool { return n.Switch != nil })
+		if got := l.nodes[i].Switch.Lanes; got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
 	}
 }
 

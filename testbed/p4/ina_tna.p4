@@ -5,7 +5,7 @@
 //
 //   - 32 lanes, one ALU each in eight stages, in one pass without recirculation; ATP and
 //     SwitchML fit as many. Packets with other lanes go up as they are, unsummed: the PS adds
-//     them. 32 lanes are `switch.lanes = 32`.
+//     them. The annotation of aggregate says so, and an experiment that says nothing has them.
 //   - Regions are powers of two and aligned to themselves: base + (x & (size - 1)). There is
 //     no pool, whose free list would need two accesses to one register in one pass.
 //   - What was decided for a PSN is remembered beside its aggregator and not in a ring: whose
@@ -250,7 +250,7 @@ control Ingress(inout headers_t hdr, inout metadata_t meta, in ingress_intrinsic
 
     @id(0x01000003)
     @inabench[aggregators=AGGREGATORS, jobs=128, window=1048576, resends=RESENDS, powers=1,
-             workers=31, synchronous=0, addressing="hash linear atp"]
+             workers=31, synchronous=0, addressing="hash linear atp", lanes=32, whole=1]
     action aggregate(bit<16> epoch, bit<8> mode, bit<8> addressing, bit<32> base, bit<32> size, bit<32> offset,
                      bit<64> expect, bit<1> root, bit<32> window, bit<32> up_port, bit<16> down_group) {
         meta.epoch = epoch;

@@ -1,14 +1,20 @@
 package p4
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
 
 	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/ina"
 )
 
@@ -17,7 +23,7 @@ import (
 // p4info, as the structured annotation "inabench" of the action aggregate. A switch whose
 // p4info has none refuses by itself, as the embedded switch does.
 type Limits struct {
-	Aggregators uint32           // of the array
+	Aggregators uint32           // of the array; of a chip with pipes, of the one that a job's ports are in
 	Jobs        uint16           // ids below it may sum
 	Window      uint32           // longest that decisions are remembered for
 	Resends     uint16           // multicast group Resends|job sends twice to a job's way up: see EncodeResends; 0: not needed
@@ -25,12 +31,29 @@ type Limits struct {
 	Addressing  []ina.Addressing // that the program knows; none: all
 	Workers     int              // of a job
 	Synchronous bool             // the program has synchronous mode
+	Lanes       int              // int32 values that a packet has at most to be summed: one with more goes up as it is
+	Whole       bool             // one with less than Lanes does so, too
+	Packets     int64            // that a switch carries in a second; 0: not known
 }
 
 var addressingNames = map[string]ina.Addressing{"pool": ina.Pool, "hash": ina.Hash, "linear": ina.Linear, "atp": ina.ATP}
 
-// findLimits reads the annotation. A key that it does not know is an error: it may be a limit.
-func findLimits(info *p4configv1.P4Info) (*Limits, error) {
+// ParseInfo reads a p4info in either of the forms that compilers write, protobuf's text format and its binary one.
+func ParseInfo(b []byte) (*p4configv1.P4Info, error) {
+	text, binary := new(p4configv1.P4Info), new(p4configv1.P4Info)
+	err := prototext.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, text)
+	if err == nil {
+		return text, nil
+	}
+	if proto.Unmarshal(b, binary) == nil && len(binary.GetTables()) > 0 {
+		return binary, nil
+	}
+	return nil, fmt.Errorf("not a p4info: %w", err)
+}
+
+// LimitsOf reads the annotation of a p4info; nil: it has none. What the annotation does not say has no limit. A key that is
+// not known here is an error: it may be one.
+func LimitsOf(info *p4configv1.P4Info) (*Limits, error) {
 	for _, a := range info.GetActions() {
 		if lastName(a.GetPreamble()) != "aggregate" {
 			continue
@@ -39,7 +62,10 @@ func findLimits(info *p4configv1.P4Info) (*Limits, error) {
 			if s.GetName() != "inabench" {
 				continue
 			}
-			l := &Limits{Workers: ina.MaxWorkers, Synchronous: true}
+			l := &Limits{
+				Aggregators: math.MaxUint32, Jobs: ina.MaxJob + 1, Window: math.MaxUint32,
+				Workers: ina.MaxWorkers, Synchronous: true, Lanes: ina.MaxLanes,
+			}
 			for _, kv := range s.GetKvPairList().GetKvPairs() {
 				if err := l.set(kv.GetKey(), kv.GetValue()); err != nil {
 					return nil, fmt.Errorf("annotation inabench of action aggregate: %s: %w", kv.GetKey(), err)
@@ -49,6 +75,30 @@ func findLimits(info *p4configv1.P4Info) (*Limits, error) {
 		}
 	}
 	return nil, nil
+}
+
+// ReadLimits are those that the p4info of a file says; nil: it says none, or there is no such file, as where an inventory is
+// planned with before its programs are compiled.
+func ReadLimits(path string) (*Limits, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := bounded.ReadFile(path, bounded.Config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := ParseInfo(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	l, err := LimitsOf(info)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return l, nil
 }
 
 func (l *Limits) set(key string, v *p4configv1.Expression) error {
@@ -75,8 +125,16 @@ func (l *Limits) set(key string, v *p4configv1.Expression) error {
 	case "workers":
 		l.Workers = int(n)
 		return within(ina.MaxWorkers)
+	case "lanes":
+		l.Lanes = int(n)
+		return within(ina.MaxLanes)
+	case "packets":
+		l.Packets = n
+		return within(math.MaxInt64)
 	case "powers":
 		l.Powers = n != 0
+	case "whole":
+		l.Whole = n != 0
 	case "synchronous":
 		l.Synchronous = n != 0
 	case "addressing":
@@ -104,14 +162,7 @@ func (l *Limits) check(e *ina.JobEntry) error {
 	case statistical && e.Window > l.Window:
 		return fmt.Errorf("%w: window %d, the program remembers decisions for %d", ErrRange, e.Window, l.Window)
 	case statistical && len(l.Addressing) > 0 && !slices.Contains(l.Addressing, e.Addressing):
-		var known []string
-		for name, a := range addressingNames {
-			if slices.Contains(l.Addressing, a) {
-				known = append(known, name)
-			}
-		}
-		slices.Sort(known)
-		return fmt.Errorf("%w: the program addresses by %s; choose one of them as switch.addressing", ErrInvalid, strings.Join(known, ", "))
+		return fmt.Errorf("%w: the program addresses by %s; choose one of them as switch.addressing", ErrInvalid, strings.Join(l.Addresses(), ", "))
 	case l.Powers && (bits.OnesCount32(e.Size) > 1 || e.Size > 0 && e.Base%e.Size != 0):
 		return fmt.Errorf("%w: aggregators %d+%d, the program wants a power of two of them, from a multiple of it on", ErrRange, e.Base, e.Size)
 	case !statistical && !l.Synchronous:
@@ -121,6 +172,20 @@ func (l *Limits) check(e *ina.JobEntry) error {
 	}
 	return nil
 }
+
+// Addresses are the names of the addressing modes that the program knows, in order; none: it knows all.
+func (l *Limits) Addresses() (known []string) {
+	for name, a := range addressingNames {
+		if slices.Contains(l.Addressing, a) {
+			known = append(known, name)
+		}
+	}
+	slices.Sort(known)
+	return known
+}
+
+// Sums reports whether the program sums packets of so many lanes.
+func (l *Limits) Sums(lanes int) bool { return lanes == l.Lanes || lanes < l.Lanes && !l.Whole }
 
 // Limits are the program's, nil where the switch itself refuses what it cannot do.
 func (p *Pipeline) Limits() *Limits { return p.limits }

@@ -123,7 +123,7 @@ func NewPipeline(info *p4configv1.P4Info) (*Pipeline, error) {
 		p.byID[got.id] = t
 	}
 	var err error
-	if p.limits, err = findLimits(p.info); err != nil {
+	if p.limits, err = LimitsOf(p.info); err != nil {
 		return nil, err
 	}
 	if p.forward, err = p.findAction("forward", names(routeParams)); err != nil {

@@ -90,6 +90,9 @@ func newEngine(cfg Config) (*engine, error) {
 	if err != nil {
 		return nil, blame.Switch(cfg.Name, fmt.Errorf("exclusive trees: %w", err))
 	}
+	if err := e.ina.Sum(cfg.Lanes); err != nil {
+		return nil, blame.Switch(cfg.Name, err)
+	}
 	for _, pc := range cfg.Ports {
 		if e.byPort[pc.Number] != nil || pc.Number == 0 {
 			return nil, blame.Switch(cfg.Name, fmt.Errorf("port number %d is used twice or zero", pc.Number))

@@ -1,0 +1,106 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+// programmed is a rack whose switch runs a program that says so of itself, and an experiment on it: the text after the job's
+// workers, that of [switch], and all that is wrong with it.
+func programmed(t *testing.T, says, job, sw string) (lanes int, problems []string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"rack.toml": `version = 1
+[defaults]
+kind = "soft"
+rate = "100Gbit/s"
+gpus = 1
+[[switch]]
+name = "tor1"
+aggregators = 4096
+program = {p4info = "p4info.txtpb"}
+[[host]]
+name = "h[1-4]"
+nic = {port = "tor1/[1-4]"}
+`,
+		"p4info.txtpb": fmt.Sprintf(`actions { preamble { name: "ingress.aggregate" structured_annotations { name: "inabench" kv_pair_list { %s } } } }`, says),
+		"experiment.toml": fmt.Sprintf("version = 1\ninventory = \"rack.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\", \"h3\"]\nps = \"h4\"\n%s\n[switch]\n%s\n", job, sw),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := kinds.Load(filepath.Join(dir, "experiment.toml"))
+	var ps tomlfile.Problems
+	switch {
+	case err == nil:
+		return s.Switch.Lanes, nil
+	case !errors.As(err, &ps):
+		t.Fatal(err)
+	}
+	for _, p := range ps {
+		problems = append(problems, p.Msg+": "+p.Hint)
+	}
+	return 0, problems
+}
+
+func annotated(key string, n int) string {
+	return fmt.Sprintf("kv_pairs { key: %q value { int64_value: %d } } ", key, n)
+}
+
+// TestProgramRoom: what a program says that it has room for is what an experiment may ask of it, and packets have its lanes
+// where nobody says how many.
+func TestProgramRoom(t *testing.T) {
+	chip := annotated("lanes", 32) + annotated("whole", 1)
+	addresses := `kv_pairs { key: "addressing" value { string_value: "hash linear" } } `
+	for _, tt := range []struct {
+		name, says, job, sw string
+		lanes               int
+		want                []string // parts of each problem
+	}{
+		{name: "nothing said", lanes: 240},
+		{name: "its lanes", says: chip, lanes: 32},
+		{name: "fewer than at most", says: annotated("lanes", 64), sw: "lanes = 16", lanes: 16},
+		{name: "too many lanes", says: chip, sw: "lanes = 240", want: []string{"lanes = 240: the program of switch tor1 sums packets of exactly 32: write lanes = 32"}},
+		{name: "too few", says: chip, sw: "lanes = 31", want: []string{"lanes = 31: the program of switch tor1 sums packets of exactly 32"}},
+		{name: "more than at most", says: annotated("lanes", 64), sw: "lanes = 65", want: []string{"lanes = 65: the program of switch tor1 sums packets of at most 64"}},
+		{name: "no job aggregates", says: chip, job: `collective = "ps"`, sw: "lanes = 240", lanes: 240},
+		{name: "addressing", says: addresses, want: []string{`addressing = "pool": the program of switch tor1 addresses by hash, linear: write addressing = "hash"`}},
+		{name: "one that it knows", says: addresses, sw: `addressing = "linear"`, lanes: 240},
+		{name: "mode", says: annotated("synchronous", 0), job: "", sw: `mode = "synchronous"`, want: []string{"has no synchronous mode"}},
+		{name: "window", says: annotated("window", 512), want: []string{"window = 1024: the program of switch tor1 remembers decisions for 512 packets: write window = 512"}},
+		{name: "workers", says: annotated("workers", 2), want: []string{"3 workers: the program of switch tor1 sums those of 2"}},
+		{name: "jobs", says: annotated("jobs", 1), want: []string{"job A is one too many: the program of switch tor1 sums 0"}},
+		{name: "memory of the inventory", says: annotated("aggregators", 1024), want: []string{"switch tor1 has aggregators = 4096", "its program has 1024: write aggregators = 1024 there"}},
+		{name: "memory asked for", says: annotated("aggregators", 1024), sw: "aggregators = 2048", want: []string{"2048 aggregators: the program of switch tor1 has 1024"}},
+		{name: "less of it", says: annotated("aggregators", 1024), sw: "aggregators = 1024", lanes: 240},
+		{name: "rate", says: annotated("packets", 1000), job: `rate = "100Mbit/s"`, want: []string{"packets/s: the program of switch tor1 carries 1000: write rate = "}},
+		{name: "a rate that it carries", says: annotated("packets", 1_000_000), job: `rate = "100Mbit/s"`, lanes: 240},
+		{name: "a limit of a later version", says: annotated("stages", 12), want: []string{"annotation inabench of action aggregate: stages"}},
+		{name: "all at once", says: chip + annotated("workers", 2) + annotated("window", 512), sw: "lanes = 240", want: []string{"lanes = 240", "window = 1024", "3 workers"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lanes, problems := programmed(t, tt.says, tt.job, tt.sw)
+			if lanes != tt.lanes {
+				t.Errorf("%d lanes, want %d", lanes, tt.lanes)
+			}
+			for _, part := range tt.want {
+				if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, part) }) {
+					t.Errorf("%q is not among %q", part, problems)
+				}
+			}
+			if len(tt.want) == 0 && len(problems) > 0 {
+				t.Errorf("%q", problems)
+			}
+		})
+	}
+}
