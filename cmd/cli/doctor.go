@@ -158,6 +158,11 @@ func (d diagnosis) err() error {
 		if sw.Error != "" {
 			errs = append(errs, hinted{errors.New(sw.Error), sw.Hint})
 		}
+		for _, l := range sw.Links {
+			if len(l.Wrong) > 0 {
+				errs = append(errs, hinted{fmt.Errorf("switch %s: %v", sw.Switch, l), l.Hint()})
+			}
+		}
 	}
 	for _, s := range d.Services {
 		if s.Error != "" {
@@ -202,6 +207,21 @@ func writeSwitches(w io.Writer, all []device.Diagnosis) {
 			what += "; without TLS"
 		}
 		fmt.Fprintf(w, "ok\t%s\t%s\n", sw.Switch, what)
+		writeLinks(w, sw)
+	}
+}
+
+// writeLinks writes a line for each cabled port that a switch tells of.
+func writeLinks(w io.Writer, sw device.Diagnosis) {
+	for _, l := range sw.Links {
+		mark := "ok"
+		if len(l.Wrong) > 0 {
+			mark = "FAIL"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", mark, sw.Switch, l)
+		if len(l.Wrong) > 0 {
+			fmt.Fprintf(w, "\t\tto do: %s\n", l.Hint())
+		}
 	}
 }
 

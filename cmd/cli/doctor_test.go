@@ -52,6 +52,32 @@ func TestDeadHosts(t *testing.T) {
 	}
 }
 
+// wrongLink is a port that is not as the inventory has it.
+var wrongLink = device.Link{Port: "1/0", DevPort: 132, Up: true, Setup: "100Gbit/s, FEC none, autonegotiation default", Wrong: []string{"FEC is none, should be rs"}}
+
+// TestWrongLinks: a port that is not as the inventory has it is a failure, with its names, what is and what should be; others
+// are told alone.
+func TestWrongLinks(t *testing.T) {
+	d := diagnosis{Hosts: refused(0), Switches: []device.Diagnosis{{Switch: "tor1", Pipeline: "that of the inventory", Links: []device.Link{
+		wrongLink, {Port: "2/0", DevPort: 140, Up: true, Setup: "25Gbit/s, FEC none, autonegotiation default"},
+	}}}}
+	errs := flatten(d.err())
+	if want := "switch tor1: port 1/0 (dev_port 132): FEC is none, should be rs"; len(errs) != 1 || errs[0].Error() != want {
+		t.Errorf("%q, want %q", errs, want)
+	}
+	var out strings.Builder
+	writeSwitches(&out, d.Switches)
+	for _, line := range []string{
+		"ok\ttor1\tpipeline: that of the inventory\n",
+		"FAIL\ttor1\tport 1/0 (dev_port 132): FEC is none, should be rs\n\t\tto do: ",
+		"ok\ttor1\tport 2/0 (dev_port 140): up, 25Gbit/s, FEC none, autonegotiation default, no errors\n",
+	} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("%q is not in\n%s", line, out.String())
+		}
+	}
+}
+
 // TestDoctorWidths: what doctor finds fits a terminal, and says nothing of what only tests of inabench lack.
 func TestDoctorWidths(t *testing.T) {
 	here := diagnosis{
@@ -69,7 +95,7 @@ func TestDoctorWidths(t *testing.T) {
 	lab := here
 	lab.Hosts = refused(16)
 	lab.Switches = []device.Diagnosis{
-		{Switch: "tor1", Version: "1.5.0", Pipeline: "none yet", Ports: 32, PlainText: true},
+		{Switch: "tor1", Version: "1.5.0", Pipeline: "none yet", Ports: 32, PlainText: true, Links: []device.Link{wrongLink}},
 		{Switch: "tor2", Error: "switch tor2: ask for its version: connection refused", Hint: "does its P4Runtime server run, and listen at the address that is its control?"},
 	}
 	lab.Services = []service{{Name: "sharp_am", Found: "/opt/ufm/files/conf/sharp/sharp_am.cfg on root@10.0.0.9"}}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/p4"
 )
@@ -18,13 +19,14 @@ type Diagnosis struct {
 	Pipeline  string  `json:"pipeline,omitempty"`  // which one it runs, in words
 	Ports     int     `json:"ports,omitempty"`     // that are cabled and whose numbers gNMI tells
 	PlainText bool    `json:"plain_text,omitempty"`
+	Links     []Link  `json:"links,omitempty"` // cabled ports, where the switch tells of them
 	Seconds   float64 `json:"seconds"`
 	Error     string  `json:"error,omitempty"`
 	Hint      string  `json:"hint,omitempty"`
 }
 
-// Diagnose asks a switch of an inventory which P4Runtime it speaks, what it runs, and what
-// its ports are called, and changes nothing.
+// Diagnose asks a switch of an inventory which P4Runtime it speaks, what it runs, what its ports are called and how they are
+// set up, and changes nothing.
 func Diagnose(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, timeout time.Duration) Diagnosis {
 	began := time.Now()
 	d := Diagnosis{Switch: sw.Name, PlainText: sw.TLS == (inventory.TLS{})}
@@ -65,12 +67,13 @@ func (d *Diagnosis) ask(ctx context.Context, inv *inventory.Inventory, sw invent
 		d.Pipeline = "that of the inventory"
 	case err == nil:
 		d.Pipeline = fmt.Sprintf("another, with p4info sha256 %.12s", c.Loaded().P4Info)
-	case errors.Is(err, p4.ErrUnknown) || errors.Is(err, p4.ErrInvalid):
+	case errors.Is(err, p4.ErrUnknown) || errors.Is(err, p4.ErrInvalid) || errors.Is(err, bfrt.ErrInfo):
 		d.Pipeline = "one that is not inabench's"
 	default:
 		return err
 	}
-	return nil
+	d.Links, err = links(ctx, c, sw, cables)
+	return err
 }
 
 // cookie is that of the program when it is pushed.

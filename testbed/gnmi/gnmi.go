@@ -204,36 +204,43 @@ func (c *Client) Counters(ctx context.Context, ports []string) (map[string]map[s
 	return out, errors.Join(errs...)
 }
 
-// AwaitUp waits until ports have a link: loading a pipeline takes a Tofino's down for
-// seconds. Those that are still without one when ctx ends are named in an error wrapping
-// ErrDown.
-func (c *Client) AwaitUp(ctx context.Context, ports []string) error {
-	const what = "states of ports"
+// Down are those of the ports that have no link.
+func (c *Client) Down(ctx context.Context, ports []string) ([]string, error) {
 	if len(ports) == 0 {
-		return nil
+		return nil, nil
 	}
 	var paths []*gnmipb.Path
 	for _, p := range ports {
 		paths = append(paths, path("interfaces", "interface["+p+"]", "state", "oper-status"))
 	}
+	answers, err := c.once(ctx, states, paths...)
+	if err != nil {
+		return nil, err
+	}
+	down := slices.Clone(ports)
+	for _, a := range answers {
+		if a.leaf == "oper-status" && strings.EqualFold(a.value, "UP") {
+			down = slices.DeleteFunc(down, func(p string) bool { return p == a.port })
+		}
+	}
+	return down, nil
+}
+
+const states = "states of ports"
+
+// AwaitUp waits until ports have a link: loading a pipeline takes a Tofino's down for
+// seconds. Those that are still without one when ctx ends are named in an error wrapping
+// ErrDown.
+func (c *Client) AwaitUp(ctx context.Context, ports []string) error {
 	for {
-		answers, err := c.once(ctx, what, paths...)
-		if err != nil {
+		down, err := c.Down(ctx, ports)
+		if len(down) == 0 || err != nil {
 			return err
-		}
-		down := slices.Clone(ports)
-		for _, a := range answers {
-			if a.leaf == "oper-status" && strings.EqualFold(a.value, "UP") {
-				down = slices.DeleteFunc(down, func(p string) bool { return p == a.port })
-			}
-		}
-		if len(down) == 0 {
-			return nil
 		}
 		select {
 		case <-time.After(statePause):
 		case <-ctx.Done():
-			return c.errorf(what, "%w: %s (%w)", ErrDown, strings.Join(down, ", "), context.Cause(ctx))
+			return c.errorf(states, "%w: %s (%w)", ErrDown, strings.Join(down, ", "), context.Cause(ctx))
 		}
 	}
 }

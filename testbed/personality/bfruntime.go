@@ -62,7 +62,10 @@ type BFRuntime struct {
 	entries map[uint32]map[string]*bfrtpb.TableEntry
 	counted map[uint32][]dataplane.CounterValue // by counter, when it was copied last
 	pushes  int
-	asked   int // for ports, since the last of these
+	asked   int               // for ports, since the last of these
+	broken  map[uint32]uint64 // frames with an error of FCS, by the chip's ports
+
+	unplugged []uint32 // ports without a link, by the chip's numbers
 }
 
 // bfClient is a client that has subscribed.
@@ -132,6 +135,10 @@ const fixed = `{"tables": [
   {"singleton": {"id": 4, "name": "$PORT_ENABLE", "type": {"type": "bool"}}},
   {"singleton": {"id": 5, "name": "$AUTO_NEGOTIATION", "type": {"type": "string"}}},
   {"singleton": {"id": 25, "name": "$PORT_UP", "type": {"type": "bool"}}}]},
+ {"name": "$PORT_STAT", "id": 4278255618, "table_type": "PortStat", "key": [{"id": 1, "name": "$DEV_PORT", "mandatory": true, "type": {"type": "uint32"}}], "data": [
+  {"singleton": {"id": 1, "name": "$FramesReceivedOK", "type": {"type": "uint64"}}},
+  {"singleton": {"id": 3, "name": "$FramesReceivedwithFCSError", "type": {"type": "uint64"}}},
+  {"singleton": {"id": 4, "name": "$FrameswithanyError", "type": {"type": "uint64"}}}]},
  {"name": "$PORT_STR_INFO", "id": 4278255621, "table_type": "PortStrInfo", "key": [{"id": 1, "name": "$PORT_NAME", "mandatory": true, "type": {"type": "string"}}], "data": [
   {"singleton": {"id": 1, "name": "$DEV_PORT", "type": {"type": "uint32"}}}]},
  {"name": "$pre.node", "id": 4278321154, "table_type": "PreNode", "key": [{"id": 1, "name": "$MULTICAST_NODE_ID", "mandatory": true, "type": {"type": "uint32"}}], "data": [
@@ -554,10 +561,45 @@ func (s *BFRuntime) Links() map[uint32]string {
 	return out
 }
 
+// Unplug takes the link of a port, by the chip's number, away for good.
+func (s *BFRuntime) Unplug(port uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unplugged = append(s.unplugged, port)
+}
+
+// Break has so many frames arrive damaged at a port, by the chip's number.
+func (s *BFRuntime) Break(port uint32, frames uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken == nil {
+		s.broken = map[uint32]uint64{}
+	}
+	s.broken[port] += frames
+}
+
+// counts are those of a port that is set up; what arrives well is not among them.
+func (s *BFRuntime) counts(t *bfTable, key string) ([]*bfrtpb.TableEntry, error) {
+	if s.entries[s.table("$PORT").ID][key] == nil {
+		return nil, status.Errorf(codes.NotFound, "Error reading table:%s Object not found", t.Name)
+	}
+	port, _ := p4.Uint([]byte(key), 32)
+	e := &bfrtpb.TableEntry{TableId: t.ID, Value: t.keyed(key), Data: &bfrtpb.TableData{}}
+	for _, f := range t.Data {
+		n := uint64(0)
+		if strings.HasSuffix(f.Singleton.Name, "Error") {
+			n = s.broken[uint32(port)]
+		}
+		e.Data.Fields = append(e.Data.Fields, &bfrtpb.DataField{FieldId: f.Singleton.ID, Value: &bfrtpb.DataField_Stream{Stream: binary.BigEndian.AppendUint64(nil, n)}})
+	}
+	return []*bfrtpb.TableEntry{e}, nil
+}
+
 // port is what the server knows of a port besides what it was told.
 func (s *BFRuntime) port(t *bfTable, e *bfrtpb.TableEntry) *bfrtpb.TableEntry {
 	s.asked++
-	up := t.data(e, "$PORT_ENABLE").GetBoolVal() && s.asked > linkless && t.data(e, "$SPEED").GetStrVal() != "BF_SPEED_400G"
+	port, _ := p4.Uint(e.GetKey().GetFields()[0].GetExact().GetValue(), 32) // it was checked when it was written
+	up := t.data(e, "$PORT_ENABLE").GetBoolVal() && s.asked > linkless && !slices.Contains(s.unplugged, uint32(port)) && t.data(e, "$SPEED").GetStrVal() != "BF_SPEED_400G"
 	out := proto.Clone(e).(*bfrtpb.TableEntry)
 	out.Data.Fields = append(out.Data.Fields, &bfrtpb.DataField{FieldId: 25, Value: &bfrtpb.DataField_BoolVal{BoolVal: up}})
 	return out
@@ -849,6 +891,9 @@ func (s *BFRuntime) read(ctx context.Context, q *bfrtpb.TableEntry) ([]*bfrtpb.T
 		}
 		return nil, status.Errorf(codes.InvalidArgument, "Error reading table:%s Invalid arguments", t.Name)
 	}
+	if t.Name == "$PORT_STAT" {
+		return s.counts(t, key)
+	}
 	if e := s.entries[t.ID][key]; e != nil && t.Name == "$PORT" {
 		return []*bfrtpb.TableEntry{s.port(t, e)}, nil
 	}
@@ -866,6 +911,13 @@ func (s *BFRuntime) read(ctx context.Context, q *bfrtpb.TableEntry) ([]*bfrtpb.T
 	return out, nil
 }
 
+// keyed is a key of one field.
+func (t *bfTable) keyed(key string) *bfrtpb.TableEntry_Key {
+	return &bfrtpb.TableEntry_Key{Key: &bfrtpb.TableKey{Fields: []*bfrtpb.KeyField{{
+		FieldId: t.Key[0].ID, MatchType: &bfrtpb.KeyField_Exact_{Exact: &bfrtpb.KeyField_Exact{Value: []byte(key)}},
+	}}}}
+}
+
 // cells are those of a counter: one of them, or all.
 func (t *bfTable) cells(key string, values []dataplane.CounterValue) (out []*bfrtpb.TableEntry) {
 	at := map[string]dataplane.CounterValue{}
@@ -877,9 +929,7 @@ func (t *bfTable) cells(key string, values []dataplane.CounterValue) (out []*bfr
 		keys = []string{key} // a cell that nothing has counted is 0
 	}
 	for _, k := range keys {
-		e := &bfrtpb.TableEntry{TableId: t.ID, Value: &bfrtpb.TableEntry_Key{Key: &bfrtpb.TableKey{Fields: []*bfrtpb.KeyField{{
-			FieldId: t.Key[0].ID, MatchType: &bfrtpb.KeyField_Exact_{Exact: &bfrtpb.KeyField_Exact{Value: []byte(k)}},
-		}}}}, Data: &bfrtpb.TableData{}}
+		e := &bfrtpb.TableEntry{TableId: t.ID, Value: t.keyed(k), Data: &bfrtpb.TableData{}}
 		for _, f := range t.Data {
 			n := uint64(at[k].Packets)
 			if f.Singleton.Name == "$COUNTER_SPEC_BYTES" {
