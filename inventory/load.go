@@ -75,6 +75,8 @@ type (
 		TLS          *tlsTable     `toml:"tls"`
 		SSH          sshTable      `toml:"ssh"`
 		Script       *scriptTable  `toml:"script"`
+
+		ReplaceProgram bool `toml:"replace_program"` // a run may load its program where the switch runs one of somebody else; it is put back at the end, without its entries
 	}
 	// sharpTable is the aggregation capacity of a quantum switch, or of a soft one that stands for it.
 	sharpTable struct {

@@ -42,6 +42,9 @@ type Server struct {
 	TLS          TLS               // of control and gnmi; zero: plain text
 	SSH          SSH               // its own operating system; zero: it cannot be logged in to
 	Script       *Script           // of kind script
+
+	// ReplaceProgram: a run may load its program where the switch runs one of somebody else, which is put back at the end.
+	ReplaceProgram bool
 }
 
 func (s Server) clone() Server {
@@ -164,7 +167,7 @@ func (t *switchTable) serverRanges() (paths, texts []string) {
 // server checks what a switch table says of its server, and returns what is the same for all
 // switches of the table.
 func (b *builder) server(t *switchTable, kind Kind) Server {
-	s := Server{DeviceConfig: t.DeviceConfig, Push: t.Push, Ports: b.portNames(t)}
+	s := Server{DeviceConfig: t.DeviceConfig, Push: t.Push, Ports: b.portNames(t), ReplaceProgram: t.ReplaceProgram}
 	p4rt := kind != Quantum && kind != Scripted
 	only := func(key, hint string, set bool) {
 		if set {
@@ -177,6 +180,7 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 		only("device_config", "it is for switches with a P4Runtime server", t.DeviceConfig != "")
 		only("program", "it is for switches with a P4Runtime server", t.Program != nil)
 		only("push", "it is for switches with a P4Runtime server", t.Push != "")
+		only("replace_program", "it is for switches with a P4Runtime server", t.ReplaceProgram)
 		if kind == Quantum {
 			only("gnmi", "its counters are read by perfquery", t.GNMI != "")
 		}

@@ -48,3 +48,33 @@ func TestCloneServers(t *testing.T) {
 		t.Errorf("changed through a clone: %q, %+v", tor.Ports[1], *atp.Script)
 	}
 }
+
+// TestReplaceProgram: another's program may be replaced where a switch says so, which only one with a P4 program can.
+func TestReplaceProgram(t *testing.T) {
+	const rest = "\n[[host]]\nname = \"h1\"\nnic = {port = \"tor1/1\", rate = \"100Gbit/s\"}\n"
+	for _, tt := range []struct {
+		table string
+		want  bool
+		bad   string // part of what is wrong
+	}{
+		{"kind = \"tofino\"", false, ""},
+		{"kind = \"tofino\"\nreplace_program = true", true, ""},
+		{"kind = \"tofino\"\nreplace_program = false", false, ""},
+		{"kind = \"script\"\nscript = {status = [\"true\"]}\nreplace_program = true", false, "a switch of kind script has no replace_program"},
+		{"kind = \"quantum\"\nreplace_program = true", false, "a switch of kind quantum has no replace_program"},
+	} {
+		inv, err := Parse("lab.toml", []byte("version = 1\n[[switch]]\nname = \"tor1\"\n"+tt.table+rest))
+		if tt.bad != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.bad) {
+				t.Errorf("%s: %v", tt.table, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := inv.Clone().Switches[0].ReplaceProgram; got != tt.want {
+			t.Errorf("%s: %v", tt.table, got)
+		}
+	}
+}

@@ -60,6 +60,7 @@
 //	ssh = {address = "10.0.1.[1-2]", user = "root"}
 //	port = {fec = "rs"}                      # of device_config "bfrt": how ports are set up after a load
 //	push = "changed"                         # not what the switch runs already; by default "always"
+//	replace_program = true                   # also where somebody else's runs there, which is put back at the end
 //
 // Data planes with a controller of their own are driven by commands, see Script and package
 // testbed/script:

@@ -17,6 +17,7 @@ type SwitchFacts struct {
 	P4Info       string            `json:"p4info,omitempty"`  // sum of what was loaded
 	DeviceConfig string            `json:"device_config,omitempty"`
 	Kept         bool              `json:"kept,omitempty"`       // it ran already and was left running
+	Replaced     string            `json:"replaced,omitempty"`   // program of somebody else that it ran before, and what becomes of that
 	PlainText    bool              `json:"plain_text,omitempty"` // it was controlled without TLS
 	Script       map[string]string `json:"script,omitempty"`     // of kind script: what its commands printed, by "setup" and "status"
 }
@@ -34,6 +35,9 @@ func (f SwitchFacts) String() string {
 	}
 	if f.Program != "" {
 		s += ", program " + f.Program
+	}
+	if f.Replaced != "" {
+		s += ", in place of " + f.Replaced
 	}
 	if f.Kept {
 		s += ", which ran already"

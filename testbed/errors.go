@@ -19,6 +19,11 @@ func Controlled(sw string, err error) error {
 	return &marked{ErrBusy, err, "wait until the other run has ended; if it hangs, `inabench clean --force -i LAB.toml` takes switch " + sw + " over"}
 }
 
+// Foreign is the error of a switch that runs somebody else's program, as err says: it wraps ErrBusy and says what to do.
+func Foreign(sw string, err error) error {
+	return &marked{ErrBusy, err, "ask whose it is. With replace_program = true for switch " + sw + " in the inventory a run loads its own, and puts that back at its end; entries of it are lost"}
+}
+
 // Leftover marks what could not be undone: the error wraps ErrLeftovers and says what to do. nil stays nil.
 func Leftover(err error) error {
 	if err == nil {

@@ -128,6 +128,9 @@ func (c *cleaning) target(ctx context.Context, target string, entries []journal.
 		if s := e.Undo.Script; s != nil && s.Timeout > 0 {
 			long += s.Timeout
 		}
+		if e.Undo.Program != nil {
+			long += undoing // to load it
+		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, long, fmt.Errorf("no end within %v", long))
 	defer cancel()
@@ -262,6 +265,9 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 	if u.Entries != nil {
 		return c.entries(ctx, name, u.Entries)
 	}
+	if u.Program != nil {
+		return c.program(ctx, name, u.Program)
+	}
 	if u.Reservation != nil {
 		return c.reservation(ctx, u.Reservation, os.Getenv)
 	}
@@ -367,6 +373,9 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 		return "", err
 	}
 	defer func() { err = errors.Join(err, client.Close(ctx)) }()
+	if found, err := client.Foreign(ctx); found != nil || err != nil {
+		return "", err // with a program of somebody else there is nothing of ours in it
+	}
 	if err := client.Attach(ctx); err != nil {
 		if errors.Is(err, dataplane.ErrNoPipeline) {
 			err = nil // it has been started again: there is nothing in it
@@ -423,6 +432,27 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 		err = client.Delete(ctx, found)
 	}
 	return strings.Join(parts, ", ") + " deleted", err
+}
+
+// program loads a program of somebody else again that the run has replaced, unless it is there, or another one is.
+func (c *cleaning) program(ctx context.Context, name string, u *journal.Program) (string, error) {
+	sw, ok := c.inv.Switch(name)
+	if !ok {
+		return "", fmt.Errorf("the inventory has no switch %q", name)
+	}
+	config, err := u.Whole()
+	if err != nil {
+		return "", err
+	}
+	o := dataplane.Options{DialTimeout: 5 * time.Second, Polite: !c.opt.Force}
+	done, err := device.PutBack(ctx, *sw, device.Cables(c.inv.Topology(), name), config, c.opt.Dry, o)
+	if errors.Is(err, dataplane.ErrNotPrimary) {
+		err = testbed.Controlled(name, err)
+	}
+	if !done || err != nil {
+		return "", err
+	}
+	return "program " + u.Name + " put back", nil
 }
 
 // Sweep ends what runs of this program have left on a host, whichever they were, unless

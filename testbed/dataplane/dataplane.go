@@ -32,6 +32,11 @@ type Switch interface {
 
 	// Push loads a program and makes the switch forget everything that was written.
 	Push(ctx context.Context, p Pipeline) error
+	// Foreign is the program that the switch runs, if that is none of INA; nil: it is, there is none, or the server tells nobody.
+	Foreign(ctx context.Context) (*Foreign, error)
+	// Restore loads a program that Foreign has told of, in place of the one that was pushed, which is forgotten with all that was
+	// written.
+	Restore(ctx context.Context, config []byte) error
 	// Attach uses the program that the switch runs already, with all its entries.
 	Attach(ctx context.Context) error
 	// Loaded tells what Push or Attach found or made the switch run.

@@ -219,3 +219,22 @@ func Facts(sw inventory.Switch, p Program, l dataplane.Loaded) results.SwitchFac
 		P4Info: l.P4Info, DeviceConfig: l.DeviceConfig, Kept: l.Kept, PlainText: sw.TLS == (inventory.TLS{}),
 	}
 }
+
+// PutBack loads a program that Switch.Foreign has told of into a switch that runs one of INA, and reports whether it did; with
+// dry, whether it would. It leaves alone what somebody has loaded since.
+func PutBack(ctx context.Context, sw inventory.Switch, cables []Cable, config []byte, dry bool, o dataplane.Options) (done bool, err error) {
+	c, err := Dial(ctx, sw, cables, o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close(ctx)) }()
+	found, err := c.Foreign(ctx)
+	if found != nil || err != nil {
+		return false, err
+	}
+	if dry {
+		return true, nil
+	}
+	err = c.Restore(ctx, config)
+	return err == nil, err
+}

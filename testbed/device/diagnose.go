@@ -69,6 +69,9 @@ func (d *Diagnosis) ask(ctx context.Context, inv *inventory.Inventory, sw invent
 		d.Pipeline = fmt.Sprintf("another, with p4info sha256 %.12s", c.Loaded().P4Info)
 	case errors.Is(err, p4.ErrUnknown) || errors.Is(err, p4.ErrInvalid) || errors.Is(err, bfrt.ErrInfo):
 		d.Pipeline = "one that is not inabench's"
+		if found, err := c.Foreign(ctx); err == nil && found != nil {
+			d.Pipeline += ": " + found.Name
+		}
 	default:
 		return err
 	}

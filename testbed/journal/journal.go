@@ -19,6 +19,7 @@ package journal
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,6 +74,7 @@ type Inverse struct {
 	Script    *Script    `json:"script,omitempty"`
 
 	Reservation *Reservation `json:"reservation,omitempty"`
+	Program     *Program     `json:"program,omitempty"`
 }
 
 // Processes ends what runs on a host for a run, known by the files that its supervisors
@@ -142,6 +144,48 @@ type Script struct {
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
 }
 
+// Program loads a program of somebody else into a switch again, if that runs one of INA by then.
+type Program struct {
+	Name   string `json:"name"`
+	Config []byte `json:"config"` // as dataplane.Foreign has it, by gzip
+}
+
+// NewProgram remembers a program. One that is too long for a journal is an error wrapping bounded.ErrTooLarge.
+func NewProgram(name string, config []byte) (*Program, error) {
+	tooLong := fmt.Errorf("program %s of %d bytes: %w", name, len(config), bounded.ErrTooLarge)
+	if len(config) > mostProgram {
+		return nil, tooLong
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(config); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	if b.Len() > bounded.Config {
+		return nil, tooLong
+	}
+	return &Program{Name: name, Config: b.Bytes()}, nil
+}
+
+// mostProgram is how long a program may be, in bytes: as long as servers tell one.
+const mostProgram = 64 << 20
+
+// Whole is the program that NewProgram was given.
+func (p *Program) Whole() ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(p.Config))
+	if err != nil {
+		return nil, fmt.Errorf("program %s: %w", p.Name, err)
+	}
+	b, err := bounded.ReadAll(z, mostProgram)
+	if err != nil {
+		return nil, fmt.Errorf("program %s: %w", p.Name, err)
+	}
+	return b, nil
+}
+
 func (u Inverse) String() string {
 	switch {
 	case u.Processes != nil:
@@ -166,6 +210,8 @@ func (u Inverse) String() string {
 		return "give back the lease"
 	case u.Script != nil:
 		return "run " + strings.Join(u.Script.Argv, " ")
+	case u.Program != nil:
+		return "put back program " + u.Program.Name
 	case u.Reservation != nil:
 		return "delete reservation " + u.Reservation.App
 	}
@@ -174,7 +220,7 @@ func (u Inverse) String() string {
 
 func (u Inverse) check() error {
 	n := 0
-	for _, set := range []bool{u.Processes != nil, u.Remove != nil, u.Restore != nil, u.Entries != nil, u.Lease != nil, u.Script != nil, u.Reservation != nil} {
+	for _, set := range []bool{u.Processes != nil, u.Remove != nil, u.Restore != nil, u.Entries != nil, u.Lease != nil, u.Script != nil, u.Reservation != nil, u.Program != nil} {
 		if set {
 			n++
 		}

@@ -273,3 +273,32 @@ func (p *Pipeline) findAction(name string, want []string) (action, error) {
 func lastName(p *p4configv1.Preamble) string {
 	return p.GetName()[strings.LastIndexByte(p.GetName(), '.')+1:]
 }
+
+// OfINA reports whether a program is one of INA, by what it calls its tables and actions, whatever these are like.
+func OfINA(info *p4configv1.P4Info) bool {
+	has := func(t Table) bool {
+		return slices.ContainsFunc(info.GetTables(), func(of *p4configv1.Table) bool { return lastName(of.GetPreamble()) == t.String() })
+	}
+	return has(JobTable) && has(RouteTable) &&
+		slices.ContainsFunc(info.GetActions(), func(a *p4configv1.Action) bool { return lastName(a.GetPreamble()) == "aggregate" })
+}
+
+// Called is what a p4info calls its program, or what a person knows it by where it has no name.
+func Called(info *p4configv1.P4Info) string {
+	if name := info.GetPkgInfo().GetName(); name != "" {
+		return name
+	}
+	const shown = 3
+	var tables []string
+	for i, t := range info.GetTables() {
+		if i == shown {
+			tables = append(tables, fmt.Sprintf("%d more", len(info.GetTables())-shown))
+			break
+		}
+		tables = append(tables, lastName(t.GetPreamble()))
+	}
+	if len(tables) == 0 {
+		return "one without a name"
+	}
+	return "one without a name, with tables " + strings.Join(tables, ", ")
+}

@@ -140,9 +140,13 @@ func (s *p4runtime) SetForwardingPipelineConfig(ctx ctx, r *p4v1.SetForwardingPi
 		}
 	}
 	r.DeviceId = s.o.UpstreamDevice
+	if info := r.GetConfig().GetP4Info(); info != nil && !p4.OfINA(info) {
+		return s.host(ctx, r)
+	}
 	ok, err := s.upstream.SetForwardingPipelineConfig(ctx, r)
 	if err == nil {
 		s.mu.Lock()
+		s.foreign = nil
 		s.pushes++
 		s.linkless = linkless
 		s.mu.Unlock()
@@ -150,10 +154,40 @@ func (s *p4runtime) SetForwardingPipelineConfig(ctx ctx, r *p4v1.SetForwardingPi
 	return ok, err
 }
 
-// GetForwardingPipelineConfig passes the question on.
+// host has the server run a program that is none of INA, which the embedded switch could not: of that it is told nothing. Who
+// is not primary is refused, as for any write.
+func (s *p4runtime) host(ctx ctx, r *p4v1.SetForwardingPipelineConfigRequest) (*p4v1.SetForwardingPipelineConfigResponse, error) {
+	if _, err := s.upstream.Write(ctx, &p4v1.WriteRequest{DeviceId: s.o.UpstreamDevice, ElectionId: r.GetElectionId()}); err != nil && status.Code(err) != codes.FailedPrecondition {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.foreign = proto.Clone(r.GetConfig()).(*p4v1.ForwardingPipelineConfig)
+	s.pushes++
+	return &p4v1.SetForwardingPipelineConfigResponse{}, nil
+}
+
+// told is what a server that runs such a program says of it; nil: it runs none.
+func (s *p4runtime) told(how p4v1.GetForwardingPipelineConfigRequest_ResponseType) *p4v1.ForwardingPipelineConfig {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.foreign == nil {
+		return nil
+	}
+	out := proto.Clone(s.foreign).(*p4v1.ForwardingPipelineConfig)
+	if how != p4v1.GetForwardingPipelineConfigRequest_ALL || s.p.Withholds {
+		out.P4DeviceConfig = nil
+	}
+	return out
+}
+
+// GetForwardingPipelineConfig passes the question on, unless the program is none of INA.
 func (s *p4runtime) GetForwardingPipelineConfig(ctx ctx, r *p4v1.GetForwardingPipelineConfigRequest) (*p4v1.GetForwardingPipelineConfigResponse, error) {
 	if err := s.device(r.GetDeviceId()); err != nil {
 		return nil, err
+	}
+	if c := s.told(r.GetResponseType()); c != nil {
+		return &p4v1.GetForwardingPipelineConfigResponse{Config: c}, nil
 	}
 	r.DeviceId = s.o.UpstreamDevice
 	return s.upstream.GetForwardingPipelineConfig(ctx, r)

@@ -43,6 +43,7 @@ type Personality struct {
 	CounterID0 bool
 	NoTables   bool // table entries are not implemented: a server that is not finished
 	FullWidth  bool // byte strings are as wide as their fields, in both directions
+	Withholds  bool // the device config is told to nobody
 	GNMI       bool // it has a gNMI server, which knows ports by name
 }
 
@@ -116,6 +117,8 @@ type Server struct {
 	sessions map[uint32]*p4v1.CloneSessionEntry
 	pushes   int
 	linkless int // questions that are answered with ports without links
+
+	foreign *p4v1.ForwardingPipelineConfig // a program that is none of INA, which runs; nil: the embedded switch runs what there is
 }
 
 // down is whether ports have no link yet.

@@ -426,6 +426,9 @@ func (tb *Testbed) connectSwitches(ctx context.Context) error {
 		if opened[i] == nil && errors.Is(err, dataplane.ErrNotPrimary) {
 			return testbed.Controlled(used[i].Name, err)
 		}
+		if errors.Is(err, dataplane.ErrForeign) {
+			return testbed.Foreign(used[i].Name, err)
+		}
 		return err
 	})
 	for i, sw := range opened {

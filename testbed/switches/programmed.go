@@ -22,6 +22,7 @@ type pipeline struct {
 	topo  *inventory.Topology
 	plane dataplane.Switch
 	facts *results.SwitchFacts
+	guest *guest // nil: nobody else's program was replaced
 
 	mu   sync.Mutex
 	gnmi *gnmi.Client // nil: nobody has asked for it, or it has no such server
@@ -37,7 +38,8 @@ func (p *pipeline) server() (_ *gnmi.Client, err error) {
 	return p.gnmi, err
 }
 
-// openProgrammed becomes the primary controller of a switch and makes it run its program.
+// openProgrammed becomes the primary controller of a switch and makes it run its program, in place of another's only where the
+// inventory says so.
 func openProgrammed(ctx context.Context, site *Site, sw inventory.Switch) (Switch, error) {
 	program, err := device.LoadProgram(sw)
 	if err != nil {
@@ -49,10 +51,19 @@ func openProgrammed(ctx context.Context, site *Site, sw inventory.Switch) (Switc
 		return nil, err
 	}
 	p := &pipeline{sw: sw, topo: site.Topology, plane: c}
+	if p.guest, err = displace(ctx, site, sw, c); err != nil {
+		return p, err
+	}
+	if p.guest != nil {
+		p.plane = p.guest
+	}
 	if err := device.Push(ctx, c, sw, cables, program); err != nil {
 		return p, err
 	}
 	facts := device.Facts(sw, program, c.Loaded())
+	if p.guest != nil {
+		facts.Replaced = p.guest.becomes()
+	}
 	p.facts = &facts
 	return p, nil
 }
@@ -74,12 +85,15 @@ func (p *pipeline) Facts() *results.SwitchFacts { return p.facts }
 // Status implements Switch: its session says when it is lost.
 func (p *pipeline) Status(context.Context) error { return nil }
 
-// Close implements Switch. Its plane is closed apart.
-func (p *pipeline) Close(context.Context) error {
+// Close implements Switch. Its plane is closed apart, which is waited for where another's program is put back after.
+func (p *pipeline) Close(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gnmi != nil {
 		p.gnmi.Close()
+	}
+	if p.guest != nil {
+		return p.guest.putBack(ctx)
 	}
 	return nil
 }

@@ -1,0 +1,14 @@
+package dataplane
+
+import "errors"
+
+// ErrForeign is wrapped when a switch runs a program of somebody else, and nobody has said that it may be replaced.
+var ErrForeign = errors.New("the switch runs a program of somebody else")
+
+// Foreign is a program that a switch runs and that is none of INA.
+type Foreign struct {
+	Name string // as the server or the p4info calls it; not empty
+	// Config is what Switch.Restore takes; empty: the server does not give the program whole. Entries, and how ports are set
+	// up, are no part of it.
+	Config []byte
+}
