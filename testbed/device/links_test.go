@@ -61,41 +61,40 @@ func lab(t *testing.T) (*personality.BFRuntime, *inventory.Inventory) {
 // printed at it and by the chip's number, what is, and what should be.
 func TestLinks(t *testing.T) {
 	const well = "up, 100Gbit/s, FEC rs, autonegotiation off, no errors"
+	s, built := lab(t)
+	const broken = "up, 100Gbit/s, FEC rs, autonegotiation off, FramesReceivedwithFCSError 3, FrameswithanyError 3"
 	for _, tt := range []struct {
 		name string
-		edit func(*personality.BFRuntime, *inventory.Inventory)
+		edit func(*inventory.Inventory) // or what becomes of the switch, for good
 		want []string
 		bad  int
 	}{
 		{"as it should be", nil, []string{"port 1/0 (dev_port 132): " + well, "port 2/0 (dev_port 140): " + well}, 0},
-		{"another speed", func(_ *personality.BFRuntime, inv *inventory.Inventory) { inv.Hosts[0].NICs[0].Rate = 25e9 },
+		{"another speed", func(inv *inventory.Inventory) { inv.Hosts[0].NICs[0].Rate = 25e9 },
 			[]string{"port 1/0 (dev_port 132): speed is 100Gbit/s, should be 25Gbit/s", "port 2/0 (dev_port 140): " + well}, 1},
-		{"another setup", func(_ *personality.BFRuntime, inv *inventory.Inventory) {
+		{"another setup", func(inv *inventory.Inventory) {
 			inv.Switches[0].Port = inventory.PortSetup{FEC: "none", Lanes: 2}
 		}, []string{
 			"port 1/0 (dev_port 132): FEC is rs, should be none, autonegotiation is off, should be default, lanes is 4, should be 2",
 			"port 2/0 (dev_port 140): FEC is rs, should be none, autonegotiation is off, should be default, lanes is 4, should be 2",
 		}, 2},
-		{"set up by hand, as nobody knows", func(_ *personality.BFRuntime, inv *inventory.Inventory) {
+		{"set up by hand, as nobody knows", func(inv *inventory.Inventory) {
 			inv.Switches[0].Port = inventory.PortSetup{Manual: true}
 		}, []string{"port 1/0 (dev_port 132): " + well, "port 2/0 (dev_port 140): " + well}, 0},
-		{"another cable", func(_ *personality.BFRuntime, inv *inventory.Inventory) {
+		{"another cable", func(inv *inventory.Inventory) {
 			inv.Hosts = append(inv.Hosts, inventory.Host{Name: "h3", NICs: []inventory.NIC{{Switch: "tor1", Port: 3, Rate: 25e9}}})
 		}, []string{
 			"port 1/0 (dev_port 132): " + well, "port 2/0 (dev_port 140): " + well,
 			"port 3/0 (dev_port 148): is not set up, should be up with 25Gbit/s, FEC rs, autonegotiation off",
 		}, 1},
-		{"no link", func(s *personality.BFRuntime, _ *inventory.Inventory) { s.Unplug(140) },
-			[]string{"port 1/0 (dev_port 132): " + well, "port 2/0 (dev_port 140): is down, should be up"}, 1},
-		{"errors", func(s *personality.BFRuntime, _ *inventory.Inventory) { s.Break(132, 3) }, []string{
-			"port 1/0 (dev_port 132): up, 100Gbit/s, FEC rs, autonegotiation off, FramesReceivedwithFCSError 3, FrameswithanyError 3",
-			"port 2/0 (dev_port 140): " + well,
-		}, 0},
+		{"errors", func(*inventory.Inventory) { s.Break(132, 3) }, []string{"port 1/0 (dev_port 132): " + broken, "port 2/0 (dev_port 140): " + well}, 0},
+		{"no link", func(*inventory.Inventory) { s.Unplug(140) },
+			[]string{"port 1/0 (dev_port 132): " + broken, "port 2/0 (dev_port 140): is down, should be up"}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, inv := lab(t)
+			inv := built.Clone()
 			if tt.edit != nil {
-				tt.edit(s, inv)
+				tt.edit(inv)
 			}
 			d := device.Diagnose(t.Context(), inv, inv.Switches[0], 10*time.Second)
 			if d.Error != "" {
