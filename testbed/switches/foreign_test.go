@@ -25,8 +25,8 @@ import (
 	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
 )
 
-// fabric is somebody else's program, as Switch.Restore of a server takes it.
-func fabric(t *testing.T, server string) []byte {
+// theirs is somebody else's program, as Switch.Restore of a server takes it.
+func theirs(t *testing.T, server string) []byte {
 	t.Helper()
 	if server == inventory.BFRTConfig {
 		return bfrt.Config{
@@ -163,7 +163,7 @@ func TestForeign(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := errors.Join(c.Restore(t.Context(), fabric(t, server)), c.Close(t.Context())); err != nil {
+					if err := errors.Join(c.Restore(t.Context(), theirs(t, server)), c.Close(t.Context())); err != nil {
 						t.Fatal(err)
 					}
 				}
