@@ -20,7 +20,7 @@ import (
 )
 
 // What is written for people is held to what there is.
-var documents = []string{"README.md", "docs/GUIDE.md", "docs/RESULTS.md", "experiments/README.md", "ARCHITECTURE.md", "docs/GLOSSARY.md", "docs/LAYERS.md", "docs/DEPENDENCIES.md", "CONTRIBUTING.md", "docs/CODES.md", "docs/FAULTS.md", "docs/LAB.md", "docs/NIGHTS.md", "docs/STUDIES.md", "docs/PREDICTOR.md", "docs/SABOTAGE.md"}
+var documents = []string{"README.md", "docs/GUIDE.md", "docs/RESULTS.md", "experiments/README.md", "ARCHITECTURE.md", "docs/GLOSSARY.md", "docs/LAYERS.md", "docs/DEPENDENCIES.md", "CONTRIBUTING.md", "docs/CODES.md", "docs/FAULTS.md", "docs/LAB.md", "docs/NIGHTS.md", "docs/STUDIES.md", "docs/PREDICTOR.md", "docs/POLICY.md", "docs/SABOTAGE.md"}
 
 func read(t *testing.T, file string) string {
 	t.Helper()
@@ -258,7 +258,7 @@ func checkInabench(program string, help map[string]string, words []string) error
 	if slices.Contains([]string{"agent", "netns-host"}, verb) { // hidden
 		return nil
 	}
-	if slices.Contains([]string{"trace", "inventory", "baseline", "suite"}, verb) && len(words) > 1 { // a verb of two words
+	if slices.Contains([]string{"trace", "inventory", "baseline", "suite", "policy"}, verb) && len(words) > 1 { // a verb of two words
 		words = words[1:]
 		verb += " " + words[0]
 	}

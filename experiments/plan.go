@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -158,13 +159,13 @@ func (e *staleError) Hint() string {
 }
 
 // Explain adds to the plan of every point why its jobs are where they are.
-func (p *SavedPlan) Explain() error {
+func (p *SavedPlan) Explain(ctx context.Context) error {
 	for i, pt := range p.spec.Points() {
 		if _, ok := kinds.Of(pt.Spec).(study.Placer); !ok {
 			p.Points[i].Why = &study.Why{Policy: pt.Spec.Placement.Policy, Rule: why.Rule(pt.Spec.Placement.Policy)}
 			continue
 		}
-		placed, err := why.Place(pt.Spec.Placement.Policy, pt.Spec.Inventory(), pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)
+		placed, err := why.Place(ctx, pt.Spec, pt.Spec.Placement.Policy, pt.Spec.Inventory(), pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)
 		if err != nil {
 			return err
 		}

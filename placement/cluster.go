@@ -95,7 +95,11 @@ func Batch(p cluster.Policy, inv *inventory.Inventory, jobs []Job, seed uint64) 
 			return nil, nil, fmt.Errorf("job %s: %w", job.Name, err)
 		}
 	}
-	for k, where := range p.Place(c, batch, seed) {
+	places := p.Place(c, batch, seed)
+	if err := cluster.Err(p); err != nil {
+		return nil, nil, err
+	}
+	for k, where := range places {
 		i := batch[k].ID
 		job := &jobs[i]
 		if len(where.Parts) == 0 {
@@ -196,6 +200,9 @@ func tor(h *inventory.Host) string {
 	}
 	return h.NICs[0].Switch
 }
+
+// RackNames are the switches of the racks that ClusterOf makes of an inventory, in their order.
+func RackNames(inv *inventory.Inventory) []string { return racksOf(inv).names }
 
 // ClusterOf is an inventory as policies see it: servers in the order of its hosts,
 // racks in the order in which hosts name their switches. A server's link is its first

@@ -10,7 +10,7 @@ import (
 // TestHelpFits: help of commands fits a terminal, and is no error. What is in it is in testdata/script/help.txtar.
 func TestHelpFits(t *testing.T) {
 	for _, words := range []string{
-		"check", "plan", "calibrate", "show", "history", "baseline set", "gc", "graph", "place", "models", "ssh", "doctor", "clean",
+		"check", "plan", "calibrate", "show", "history", "baseline set", "gc", "graph", "place", "models", "ssh", "doctor", "clean", "policy check",
 		"inventory", "inventory import", "inventory diff", "inventory routes", "inventory discover",
 	} {
 		var stdout, stderr strings.Builder

@@ -205,7 +205,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		// A value of --set may be a list; see words.
 		DisableSliceFlagSeparator: true,
 		Commands: slices.Concat(
-			verbs("experiments", initCommand(), reading(checkCommand()), fmtCommand(), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(), sabotageCommand()),
+			verbs("experiments", initCommand(), reading(checkCommand()), fmtCommand(), planCommand(), placeCommand(), policyCommand(), runCommand(), suiteCommand(), calibrateCommand(), sabotageCommand()),
 			verbs("results", reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), reproduceCommand(), serveCommand(), baselineCommand(), gcCommand()),
 			verbs("what words mean, and what there is", reading(explainCommand()), reading(referenceCommand()), modelsCommand(), traceCommand(), graphCommand(), inventoryCommand()),
 			verbs("this machine and labs", doctorCommand(), preflightCommand(), sshCommand(), lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand()),

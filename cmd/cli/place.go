@@ -63,6 +63,7 @@ func placeCommand() *cli.Command {
 
 // toPlace is a batch of jobs and where they may go.
 type toPlace struct {
+	spec       *spec.Spec // that knows policies: the experiment; empty of a trace
 	inv        *inventory.Inventory
 	jobs       []placement.Job
 	at         map[string]tomlfile.Pos // of jobs that a trace has
@@ -127,11 +128,11 @@ func placeAction(c *cli.Context) error {
 	if c.Bool("list") {
 		return writePolicies(c.App.Writer)
 	}
-	names, err := policyNames(c.String("policy"))
+	b, err := readBatch(c)
 	if err != nil {
 		return err
 	}
-	b, err := readBatch(c)
+	names, err := policyNames(c.String("policy"), b.spec.PolicyNames())
 	if err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func placeAction(c *cli.Context) error {
 	}
 	var all []*placed
 	for _, name := range names {
-		done, err := why.Place(name, b.inv, b.jobs, b.seed)
+		done, err := why.Place(c.Context, b.spec, name, b.inv, b.jobs, b.seed)
 		if err != nil {
 			return err
 		}
@@ -186,13 +187,9 @@ func placeAction(c *cli.Context) error {
 }
 
 // policyNames are the policies of a list, all known and none twice.
-func policyNames(list string) (names []string, err error) {
+func policyNames(list string, known []string) (names []string, err error) {
 	if list == "" {
 		return nil, nil
-	}
-	var known []string
-	for _, p := range spec.Policies() {
-		known = append(known, p.Name())
 	}
 	for name := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(known, name) {
@@ -222,7 +219,7 @@ func readBatch(c *cli.Context) (*toPlace, error) {
 			return nil, err
 		}
 	}
-	b := &toPlace{inv: inv, file: src.name, seed: 1}
+	b := &toPlace{spec: &spec.Spec{}, inv: inv, file: src.name, seed: 1}
 	if isTOML(src) {
 		err = b.experiment(c, src)
 	} else {
@@ -276,6 +273,7 @@ func (b *toPlace) experiment(c *cli.Context, src source) error {
 		fmt.Fprintf(c.App.ErrWriter, "inabench: the first of %d points: %s; --set chooses others\n", len(points), strings.Join(points[0].Labels, " "))
 	}
 	spec = points[0].Spec
+	b.spec = spec
 	if len(spec.Jobs) == 0 {
 		hint := "a trace's jobs are placed with -j TRACE.csv -i INVENTORY.toml"
 		if spec.Unplanned() == nil {

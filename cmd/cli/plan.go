@@ -191,7 +191,7 @@ func planCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("explain") {
-				if err := plan.Explain(); err != nil {
+				if err := plan.Explain(c.Context); err != nil {
 					return err
 				}
 			}

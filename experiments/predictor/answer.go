@@ -8,7 +8,8 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // ErrAnswer is wrapped by errors about what a predictor answered.
@@ -56,9 +57,6 @@ type JCT struct {
 	Seconds *float64 `json:"seconds"`
 }
 
-// maxProblems bounds how many problems of an answer are listed.
-const maxProblems = 20
-
 // slack is what a load may be above a link's rate, and a share above 1, for rounding.
 const slack = 1e-6
 
@@ -87,20 +85,17 @@ func ParseAnswer(text []byte, req *Request) (*Answer, error) {
 	}
 	c := checker{req: req}
 	if a.Schema != Schema {
-		c.problem("no schema: write \"schema\": %d", Schema)
+		c.Add("no schema: write \"schema\": %d", Schema)
 	}
 	if len(a.Phases) != len(req.Phases) {
-		c.problem("%d phases, the request has %d", len(a.Phases), len(req.Phases))
+		c.Add("%d phases, the request has %d", len(a.Phases), len(req.Phases))
 	}
 	for i := range min(len(a.Phases), len(req.Phases)) {
 		c.phase(i, &a.Phases[i])
 	}
 	c.jct(a.JCT)
-	if c.more > 0 {
-		c.problems = append(c.problems, fmt.Sprintf("and %d more problems", c.more))
-	}
-	if len(c.problems) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrAnswer, strings.Join(c.problems, "; "))
+	if err := c.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	return &a, nil
 }
@@ -125,17 +120,8 @@ func jsonProblem(text []byte, err error) string {
 
 // checker collects what is wrong with an answer.
 type checker struct {
-	req      *Request
-	problems []string
-	more     int
-}
-
-func (c *checker) problem(format string, args ...any) {
-	if len(c.problems) == maxProblems {
-		c.more++
-		return
-	}
-	c.problems = append(c.problems, fmt.Sprintf(format, args...))
+	bounded.Problems
+	req *Request
 }
 
 // number checks one that must be there, from 0 to max; at is where.
@@ -143,13 +129,13 @@ func (c *checker) number(v *float64, max float64, at, what string, args ...any) 
 	what = fmt.Sprintf(what, args...)
 	switch {
 	case v == nil:
-		c.problem("%sno %s", at, what)
+		c.Add("%sno %s", at, what)
 	case math.IsNaN(*v) || math.IsInf(*v, 0):
-		c.problem("%s%s is not a number", at, what)
+		c.Add("%s%s is not a number", at, what)
 	case *v < 0:
-		c.problem("%s%s is %g, below 0", at, what, *v)
+		c.Add("%s%s is %g, below 0", at, what, *v)
 	case *v > max*(1+slack):
-		c.problem("%s%s is %g, above %g", at, what, *v, max)
+		c.Add("%s%s is %g, above %g", at, what, *v, max)
 	}
 }
 
@@ -159,9 +145,9 @@ func (c *checker) once(at, what string, names, known []string) []string {
 	for _, n := range names {
 		switch {
 		case slices.Contains(seen, n):
-			c.problem("%s%s %q is there twice", at, what, n)
+			c.Add("%s%s %q is there twice", at, what, n)
 		case !slices.Contains(known, n):
-			c.problem("%sunknown %s %q", at, what, n)
+			c.Add("%sunknown %s %q", at, what, n)
 		default:
 			seen = append(seen, n)
 		}
@@ -192,7 +178,7 @@ func (c *checker) phase(i int, p *PhaseAnswer) {
 	seen := c.once(at, "job", names(p.Jobs, func(j JobAnswer) string { return j.Name }), c.req.Phases[i].Jobs)
 	for _, n := range senders {
 		if !slices.Contains(seen, n) {
-			c.problem("%sno job %q", at, n)
+			c.Add("%sno job %q", at, n)
 		}
 	}
 	for k := range p.Jobs {
@@ -235,13 +221,13 @@ func (c *checker) jct(list []JCT) {
 	seen := c.once("jct: ", "job", names(list, func(j JCT) string { return j.Job }), all)
 	for _, n := range seen {
 		if !slices.Contains(ends, n) {
-			c.problem("jct of %s, which has no number of iterations", n)
+			c.Add("jct of %s, which has no number of iterations", n)
 		}
 	}
 	if len(c.req.Phases) == 0 {
 		for _, n := range ends {
 			if !slices.Contains(seen, n) {
-				c.problem("no jct of job %q", n)
+				c.Add("no jct of job %q", n)
 			}
 		}
 	}

@@ -41,9 +41,7 @@ func (s *Spec) check(f *tomlfile.File, l *Lab) {
 		c.KeyProblemf("clos", "keep one of them", "[fat_tree] and [clos] exclude each other")
 	}
 	c.emulation()
-	if _, err := Policy(s.Placement.Policy, Options{}); err != nil {
-		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
-	}
+	c.policies()
 	readable := c.oneStudy()
 	if readable {
 		c.programs() // before whoever asks how long packets are

@@ -1,6 +1,10 @@
 package spec
 
-import "github.com/inabench/inabench/placement"
+import (
+	"context"
+
+	"github.com/inabench/inabench/placement"
+)
 
 // Jobs are jobs that begin and end when the experiment says, where it says or where a policy puts them:
 // 1 to 4095 of them, with names of their own.
@@ -37,10 +41,12 @@ func (js Jobs) Predictors() []string { return Predictors }
 // Place decides where the spec's jobs run. The error is an
 // *placement.InfeasibleError when they do not fit.
 func (s *Spec) Place() (*placement.Plan, error) {
-	p, err := Policy(s.Placement.Policy, Options{})
+	// One of its own is bounded by its timeout.
+	p, end, err := s.OpenPolicy(context.Background(), s.Placement.Policy, Options{})
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	return placement.On(p).Place(s.inv, s.PlacementJobs(), s.Measure.Seed)
 }
 

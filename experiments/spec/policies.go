@@ -2,6 +2,7 @@ package spec
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -64,14 +65,26 @@ func Policies() []placement.Policy {
 
 // Policy finds a placement by its name, with what these options say of it.
 func Policy(name string, o Options) (cluster.Policy, error) {
-	var names []string
-	for _, p := range policies(o) {
-		if p.Name() == name {
-			return p, nil
-		}
+	all := policies(o)
+	if i := slices.IndexFunc(all, func(p cluster.Policy) bool { return p.Name() == name }); i >= 0 {
+		return all[i], nil
+	}
+	return nil, among(name, namesOf(all))
+}
+
+// among is an error, which wraps ErrInput, for a policy that is not among those of these names.
+func among(name string, names []string) error {
+	if slices.Contains(names, name) {
+		return nil
+	}
+	return Invalid(tomlfile.WithHint(tomlfile.OneOf(name, names), "unknown placement policy %q", name))
+}
+
+func namesOf(all []cluster.Policy) (names []string) {
+	for _, p := range all {
 		names = append(names, p.Name())
 	}
-	return nil, Invalid(tomlfile.WithHint(tomlfile.OneOf(name, names), "unknown placement policy %q", name))
+	return names
 }
 
 // Labels are a point's labels on one line.

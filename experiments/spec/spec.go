@@ -59,6 +59,7 @@ type Spec struct {
 	Expects    []Expect       `toml:"expect"`
 	Compare    *Compare       `toml:"compare"`
 	Predictor  *Predictor     `toml:"predictor"`
+	Policies   []OwnPolicy    `toml:"policy"`
 
 	// Published are figures that a paper prints, which decide nothing.
 	Published []PublishedValue `toml:"published"`
@@ -117,7 +118,7 @@ type Emulation struct {
 
 // Placement is who decides on hosts for jobs that name none.
 type Placement struct {
-	Policy string `toml:"policy" default:"first-fit"` // who decides: one of `inabench place --list`
+	Policy string `toml:"policy" default:"first-fit"` // who decides: one of `inabench place --list`, or of [[policy]] tables
 }
 
 // Switch is how all switches aggregate and queue.

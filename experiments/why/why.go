@@ -2,6 +2,7 @@
 package why
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -27,12 +28,13 @@ type Placed struct {
 	Why      study.Why
 }
 
-// Place places jobs as one batch, by a policy that a spec can name.
-func Place(name string, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*Placed, error) {
-	p, err := spec.Policy(name, spec.Options{})
+// Place places jobs as one batch, by a policy that the spec s can name; one that is empty has no policies of its own.
+func Place(ctx context.Context, s *spec.Spec, name string, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*Placed, error) {
+	p, end, err := s.OpenPolicy(ctx, name, spec.Options{})
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	out := &Placed{Why: study.Why{Policy: p.Name(), Rule: rule(p)}}
 	var told []netpack.Explanation
 	explained, weighs := netpack.Explained(p, func(e netpack.Explanation) { told = append(told, e) })
@@ -90,7 +92,7 @@ func Place(name string, inv *inventory.Inventory, jobs []placement.Job, seed uin
 	return out, nil
 }
 
-// Rule is by what a policy that a spec can name chooses servers; empty for others.
+// Rule is by what a built-in policy chooses servers; empty for others.
 func Rule(name string) string {
 	p, err := spec.Policy(name, spec.Options{})
 	if err != nil {

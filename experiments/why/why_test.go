@@ -33,7 +33,7 @@ func TestPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Place(p.Name(), inv, jobs, 1)
+		got, err := Place(t.Context(), &spec.Spec{}, p.Name(), inv, jobs, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestPlace(t *testing.T) {
 			t.Errorf("%s: reasons for %v", p.Name(), seen)
 		}
 	}
-	if _, err := Place("none", inv, jobs, 1); err == nil {
+	if _, err := Place(t.Context(), &spec.Spec{}, "none", inv, jobs, 1); err == nil {
 		t.Error("no error for an unknown policy")
 	}
 }
@@ -100,7 +100,7 @@ func TestPlaceTitan(t *testing.T) {
 		{ID: 5, Name: "B", GPUs: 5, Collective: placement.Ring, Bytes: 1e12},
 		{ID: 6, Name: "C", GPUs: 7, Collective: placement.Ring},
 	}
-	got, err := Place("titan", inv, jobs, 1)
+	got, err := Place(t.Context(), &spec.Spec{}, "titan", inv, jobs, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestFigure1(t *testing.T) {
 		t.Fatal(err)
 	}
 	for policy, want := range map[string]string{"elasticflow": "0", "hived": "3/2 K", "titan": "K"} {
-		placed, err := Place(policy, s.Inventory(), s.PlacementJobs(), s.Measure.Seed)
+		placed, err := Place(t.Context(), s, policy, s.Inventory(), s.PlacementJobs(), s.Measure.Seed)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -182,6 +183,18 @@ type Policy interface {
 	Place(c *Cluster, batch []Job, seed uint64) []Placement
 }
 
+// Err is why a policy did not place the last batch that it was given, as one in another process may not: such a policy
+// has an Err method, and places nothing any more. What wraps a policy has an Unwrap method. Others never fail.
+func Err(p Policy) error {
+	switch p := p.(type) {
+	case interface{ Err() error }:
+		return p.Err()
+	case interface{ Unwrap() Policy }:
+		return Err(p.Unwrap())
+	}
+	return nil
+}
+
 // Sentinels of Enter, Leave and Rate.
 var (
 	ErrPlacement = errors.New("placement is not possible") // what does not fit, or makes no sense
@@ -237,6 +250,9 @@ func (c *Cluster) InRack(rack int) []int { return c.servers[rack] }
 
 // Jobs is how many jobs run.
 func (c *Cluster) Jobs() int { return len(c.jobs) }
+
+// Running are the IDs of the jobs that run, ascending.
+func (c *Cluster) Running() []int { return slices.Sorted(maps.Keys(c.jobs)) }
 
 // Placement is where a running job is; not ok if it does not run. The caller must not
 // change it.

@@ -72,6 +72,9 @@ func New(d Discipline, p cluster.Policy) *Queue {
 // Name is the policy's.
 func (q *Queue) Name() string { return q.policy.Name() }
 
+// Err is the policy's, as cluster.Err has it.
+func (q *Queue) Err() error { return cluster.Err(q.policy) }
+
 // Place has the policy place those of a batch that may start now, in seconds on any clock that does not go
 // back. The batch is in the order of submission. The result is as of cluster.Policy; it is nil where the
 // policy does not answer for the one job that it was given.

@@ -1,11 +1,15 @@
 package supervise
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,6 +17,49 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/hosts"
 )
+
+// local is a supervisor on this machine, with what it is told.
+type local struct {
+	cmd    *exec.Cmd
+	stdin  *beater
+	line   []byte  // the config
+	parsed *Config // as the supervisor reads it
+	diag   hosts.Tail
+}
+
+// newLocal is a supervisor that is not started yet. The end of ctx ends its program: by the end of its stdin and by
+// SIGTERM, each with the config's grace, and then by SIGKILL.
+func newLocal(ctx context.Context, c Config) (*local, error) {
+	line, parsed, err := c.encode()
+	if err != nil {
+		return nil, err
+	}
+	l := &local{cmd: exec.CommandContext(ctx, "/proc/self/exe", Verb), line: line, parsed: parsed}
+	l.cmd.Stderr = &l.diag
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts this process does not end it behind its back
+	in, err := l.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	l.stdin = newBeater(in)
+	l.cmd.Cancel = l.stdin.Close
+	l.cmd.WaitDelay = 2*seconds(parsed.Grace) + time.Second // then it is killed, and the program with it
+	return l, nil
+}
+
+// how is the end of the supervisor as that of its program, with the end of what that wrote to stderr.
+func (l *local) how(err error) (said string, _ error) {
+	said, own, has := cutLast(l.diag.String(), prefix)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return said, err
+	}
+	e := exitOf(l.parsed.Name, exit.ExitCode())
+	if e.Signal == 0 && has { // the supervisor's own
+		return said, errors.New(strings.TrimPrefix(own, l.parsed.Name+": "))
+	}
+	return said, e
+}
 
 // Output runs a program on this machine under a supervisor of its own, and returns what it writes to stdout, as
 // bounded.Output does: at most limit bytes; and the end of what it writes to stderr, as hosts.Tail keeps it. When it
@@ -22,39 +69,113 @@ import (
 // The end of ctx ends the program: by the end of its stdin and by SIGTERM, each with the config's grace, and then by
 // SIGKILL. A program that did not succeed is an *ExitError.
 func Output(ctx context.Context, c Config, limit int64) (out []byte, said string, err error) {
-	line, parsed, err := c.encode()
+	l, err := newLocal(ctx, c)
 	if err != nil {
 		return nil, "", err
 	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
-	var diag hosts.Tail
-	cmd.Stderr = &diag
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts this process does not end it behind its back
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, "", err
-	}
-	b := newBeater(in)
-	cmd.Cancel = b.Close
-	cmd.WaitDelay = 2*seconds(parsed.Grace) + time.Second // then it is killed, and the program with it
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
-		if _, err := b.Write(line); err == nil {
-			b.beat(parsed.Lease, ended)
+		if _, err := l.stdin.Write(l.line); err == nil {
+			l.stdin.beat(l.parsed.Lease, ended)
 		}
 	}()
-	out, err = bounded.Output(cmd, limit)
-	said, own, has := cutLast(diag.String(), prefix)
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return out, said, err
+	out, err = bounded.Output(l.cmd, limit)
+	said, err = l.how(err)
+	return out, said, err
+}
+
+// Dialogue is a program on this machine that is spoken with line by line. It is not safe for concurrent use.
+type Dialogue struct {
+	*local
+	stdout *os.File // this end of its pipe
+	lines  *bufio.Reader
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when nothing is left of the program
+	said   string        // the end of its stderr; valid once ended is closed
+	err    error         // how it ended; the same
+}
+
+// Converse starts a program on this machine under a supervisor of its own, as Output does, and leaves its stdin open.
+// Whoever has started it calls End; the end of ctx ends it, too.
+func Converse(ctx context.Context, c Config) (*Dialogue, error) {
+	c.Relay = true
+	within, cancel := context.WithCancel(ctx)
+	d, err := converse(within, c)
+	if err != nil {
+		cancel()
+		return nil, err
 	}
-	e := exitOf(parsed.Name, exit.ExitCode())
-	if e.Signal == 0 && has { // the supervisor's own
-		return out, said, errors.New(strings.TrimPrefix(own, parsed.Name+": "))
+	d.cancel = cancel
+	go func() {
+		defer close(d.ended)
+		d.said, d.err = d.how(d.cmd.Wait())
+		switch {
+		case ctx.Err() != nil:
+			d.err = context.Cause(ctx)
+		case errors.Is(d.err, context.Canceled): // by End
+			d.err = nil
+		}
+	}()
+	go d.stdin.beat(d.parsed.Lease, d.ended)
+	return d, nil
+}
+
+// converse starts the supervisor and says what it has to do.
+func converse(ctx context.Context, c Config) (*Dialogue, error) {
+	l, err := newLocal(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	return out, said, e
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	l.cmd.Stdout = w
+	err = l.cmd.Start()
+	w.Close()
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("%s: %w", l.parsed.Name, err)
+	}
+	d := &Dialogue{local: l, stdout: r, lines: bufio.NewReader(r), ended: make(chan struct{})}
+	d.Tell(l.line[:len(l.line)-1])
+	return d, nil
+}
+
+// Tell writes a line to the program. One that has ended does not read it: Hear says so.
+func (d *Dialogue) Tell(line []byte) {
+	_, _ = d.stdin.Write(append(slices.Clip(line), '\n'))
+}
+
+// settling is how long a program may take to end after it has closed its stdout, until it is asked to.
+const settling = 2 * time.Second
+
+// Hear is the next line that the program writes to stdout, without its end. The error is os.ErrDeadlineExceeded where
+// it does not come in time, wraps bounded.ErrTooLarge where it is longer than limit bytes, and is io.EOF where the
+// program has closed its stdout, as a rule by ending: End says how.
+func (d *Dialogue) Hear(within time.Duration, limit int) ([]byte, error) {
+	if err := d.stdout.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return nil, err
+	}
+	line, err := bounded.ReadLine(d.lines, limit)
+	if errors.Is(err, io.EOF) {
+		select {
+		case <-d.ended:
+		case <-time.After(settling):
+		}
+		return nil, io.EOF
+	}
+	return bytes.TrimSuffix(line, []byte("\n")), err
+}
+
+// End ends the program and all that it started, as the end of a context does, and returns the end of what it wrote to
+// stderr. The error is an *ExitError of one that did not succeed by itself, or the cause of the context of Converse.
+func (d *Dialogue) End() (said string, err error) {
+	d.cancel()
+	<-d.ended
+	d.stdout.Close()
+	return d.said, d.err
 }
 
 // prefix is what a supervisor's own line on stderr begins with.

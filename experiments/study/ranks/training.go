@@ -3,6 +3,7 @@
 package ranks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -165,12 +166,13 @@ func (t *Training) background(s *spec.Spec, seed uint64) []int {
 // too few that are idle, or if nowhere the traffic passes.
 func (t *Training) occupy(s *spec.Spec, seed uint64) (*occupied, error) {
 	var why error // Titan waits where the traffic does not pass
-	pol, err := spec.Policy(s.Placement.Policy, spec.Options{Titan: titan.Options{
+	pol, end, err := s.OpenPolicy(context.Background(), s.Placement.Policy, spec.Options{Titan: titan.Options{
 		Collective: t.operation, Phase: t.Phase.Std().Seconds(), Strict: true, Explain: func(e titan.Explanation) { why = e.Err },
 	}})
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	c := cluster.New(placement.ClusterOf(s.Inventory()))
 	out := &occupied{machines: make([]results.Machine, len(c.Servers))}
 	id := 1 // the job itself is 0
@@ -196,6 +198,9 @@ func (t *Training) occupy(s *spec.Spec, seed uint64) (*occupied, error) {
 	placed := pol.Place(c, []cluster.Job{{
 		ID: 0, GPUs: t.Workers, Traffic: cluster.Ring, Bytes: float64(p.Bytes()), Compute: compute, Skew: p.Skew(),
 	}}, seed)[0]
+	if err := cluster.Err(pol); err != nil {
+		return nil, err
+	}
 	if len(placed.Parts) == 0 {
 		var congested *titan.CongestedError
 		if errors.As(why, &congested) {

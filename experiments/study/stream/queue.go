@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -82,10 +83,10 @@ func (t *Trace) values(tr *trace.Trace) ([]float64, error) {
 	return out, nil
 }
 
-// policy makes the policy that places the jobs, with what the trace says of how those that wait grow in value, and the
-// operation by which they reduce, if it is one of reductions.
-func (t *Trace) policy(s *spec.Spec) (cluster.Policy, error) {
-	return spec.Policy(s.Placement.Policy, spec.Options{
+// policy opens the policy that places the jobs, with what the trace says of how those that wait grow in value, and the
+// operation by which they reduce, if it is one of reductions. Who has it calls end.
+func (t *Trace) policy(ctx context.Context, s *spec.Spec) (p cluster.Policy, end func(), err error) {
+	return s.OpenPolicy(ctx, s.Placement.Policy, spec.Options{
 		Titan:   titan.Options{Collective: reductions[t.Collective]},
 		NetPack: netpack.Options{Ageing: t.Ageing, Unreserved: !t.Reservation},
 	})

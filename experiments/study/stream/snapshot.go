@@ -34,6 +34,9 @@ func withSnapshot(p cluster.Policy, inv *inventory.Inventory, jobs []traced) (cl
 	return shot, shot
 }
 
+// Unwrap is for cluster.Err.
+func (p *snapshot) Unwrap() cluster.Policy { return p.Policy }
+
 // Place implements cluster.Policy.
 func (p *snapshot) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) []cluster.Placement {
 	out := p.Policy.Place(c, batch, seed)

@@ -33,6 +33,9 @@ type stopwatch struct {
 	placed int
 }
 
+// Unwrap is for cluster.Err.
+func (p *stopwatch) Unwrap() cluster.Policy { return p.Policy }
+
 func (p *stopwatch) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) []cluster.Placement {
 	began := time.Now()
 	out := p.Policy.Place(c, batch, seed)
@@ -59,10 +62,11 @@ func (t *Trace) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.policy(s)
+	p, end, err := t.policy(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	var shot *snapshot
 	if cfg.Collective != nil && repeat == 0 && cfg.Queue == queue.Policy { // policies are about where GPUs are left over, and see all that wait
 		p, shot = withSnapshot(p, s.Inventory(), jobs)
@@ -108,10 +112,11 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	if err != nil {
 		return point, nil, err
 	}
-	pol, err := t.policy(s)
+	pol, end, err := t.policy(ctx, s)
 	if err != nil {
 		return point, nil, err
 	}
+	defer end()
 	watch := &stopwatch{Policy: pol}
 	times, bytes := study.Factors(scale)
 	list, plain, names := make([]online.Job, len(jobs)), make([]replay.Job, len(jobs)), make([]string, len(jobs))

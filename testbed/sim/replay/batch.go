@@ -18,10 +18,13 @@ func (j *Job) Asks(waited int) cluster.Job {
 }
 
 // Batch has a queue's policy place the batch of a period, now by the queue's clock, and holds it to its contract: what it
-// returns is what it entered, and it touches no other jobs. An error wraps ErrPolicy.
+// returns is what it entered, it touches no other jobs, and it does not fail. An error wraps ErrPolicy.
 func Batch(c *cluster.Cluster, q *queue.Queue, now float64, batch []cluster.Job, seed uint64, period int) error {
 	running := c.Jobs()
 	placed := q.Place(c, now, batch, mix(seed, uint64(period)))
+	if err := q.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrPolicy, err)
+	}
 	if len(placed) != len(batch) {
 		return fmt.Errorf("%w: %s returned %d placements for %d jobs", ErrPolicy, q.Name(), len(placed), len(batch))
 	}

@@ -1,0 +1,118 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/testbed/testbedtest"
+)
+
+// ownPolicy is an experiment whose job goes where a command says; %s is a policy, %q its program.
+const ownPolicy = `version = 1
+[fat_tree]
+racks = 2
+hosts = 2
+gpus = 2
+[[job]]
+name = "A"
+gpus = 3
+[placement]
+policy = "%s"
+[[policy]]
+name = "mine"
+command = ["/bin/sh", "-c", %q]
+`
+
+// What is wrong with [[policy]] tables is said before anything is started.
+func TestOwnPolicyChecks(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"[[policy]]\nname = \"b\"\n", "command"},
+		{"[[policy]]\ncommand = [\"x\"]\n", "name"},
+		{"[[policy]]\nname = \"b\"\ncommand = []\n", "empty command"},
+		{"[[policy]]\nname = \"a b\"\ncommand = [\"x\"]\n", `"a b" is not a policy name`},
+		{"[[policy]]\nname = \"mine\"\ncommand = [\"x\"]\n", `duplicate policy "mine"`},
+		{"[[policy]]\nname = \"netpack\"\ncommand = [\"x\"]\n", `inabench has a policy "netpack" already`},
+		{"[[policy]]\nname = \"b\"\ncommand = [\"x\"]\ntimeout = \"0s\"\n", "timeout must be above zero"},
+		{"[[policy]]\nname = \"b\"\ncommand = [\"x\"]\nother = 1\n", "other"},
+	} {
+		_, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(fmt.Sprintf(ownPolicy, "mine", "")+c.text), nil)
+		var problems tomlfile.Problems
+		if !errors.As(err, &problems) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.text, err, c.want)
+		}
+	}
+	_, err := kinds.Parse("exp.toml", fmt.Appendf(nil, ownPolicy, "mien", ""), nil)
+	if err == nil || !strings.Contains(err.Error(), `unknown placement policy "mien"`) || !strings.Contains(err.Error(), `did you mean "mine"?`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A job goes where one's own policy says, by the names of the inventory, and an answer that is wrong is invalid input.
+func TestOwnPolicy(t *testing.T) {
+	place := func(answer string) (string, error) {
+		t.Helper()
+		script := fmt.Sprintf("read opening; read request; echo '%s'; cat > /dev/null", answer)
+		s, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), fmt.Appendf(nil, ownPolicy, "mine", script), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := s.Points()[0].Spec.Place()
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(plan.Policy, " ", plan.Jobs[0].Hosts(), " ", plan.Jobs[0].PS), nil
+	}
+	got, err := place(`{"batch": 0, "jobs": [{"id": 0, "workers": [{"host": "r2h2", "gpus": 1}, {"host": "r1h1", "gpus": 2}], "ps": ["r1h2"]}]}`)
+	if want := "mine [r2h2 r1h1 r1h1] r1h2"; err != nil || got != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+	_, err = place(`{"batch": 0, "jobs": [{"id": 0, "workers": [{"host": "r2h2", "gpus": 3}]}]}`)
+	if !errors.Is(err, spec.ErrInput) || !strings.Contains(err.Error(), "job 0: 3 GPUs on host r2h2, where 2 of 2 are left") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestOwnPolicyTrace: one's own policy places the jobs of a trace beside built-in ones, and ends the run where it does not.
+func TestOwnPolicyTrace(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	testbedtest.Require(t, "python3", err)
+	simulate := func(command string) error {
+		text := fmt.Sprintf(`version = 1
+[fat_tree]
+racks = 2
+hosts = 2
+gpus = 2
+[trace]
+from = "poisson"
+jobs = 20
+[[policy]]
+name = "mine"
+command = %s
+[[sweep]]
+key = "placement.policy"
+values = ["netpack", "mine"]
+`, command)
+		s, err := kinds.Parse("../examples/policy/exp.toml", []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, _, err := Run(t.Context(), s, RunOptions{Driver: "sim", Root: t.TempDir(), Tool: "test"})
+		if err == nil && len(rec.Points) != 2 {
+			t.Errorf("%d points", len(rec.Points))
+		}
+		return err
+	}
+	if err := simulate(fmt.Sprintf(`[%q, "fewest.py"]`, python)); err != nil {
+		t.Error(err)
+	}
+	if err := simulate(`["/bin/sh", "-c", "echo no idea >&2; exit 1"]`); !errors.Is(err, spec.ErrInput) || !strings.Contains(err.Error(), "it said: no idea") {
+		t.Errorf("error %v", err)
+	}
+}
