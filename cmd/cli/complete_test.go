@@ -37,6 +37,8 @@ func TestCandidates(t *testing.T) {
 		{"plan -o ", []string{":files"}, ""},
 		{"report --output=x", []string{":files"}, ""},
 		{"suite ", nil, "run"},
+		{"policy ", []string{"check"}, ""},
+		{"policy check ./m", []string{":files"}, ""},
 		{"suite run ", []string{":files .toml"}, ""},
 		{"explain INA-LINK-S", []string{"INA-LINK-SLOW"}, ""},
 		{"history good", []string{"goodput"}, ""},
