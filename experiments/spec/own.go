@@ -11,7 +11,6 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
-	"github.com/inabench/inabench/placement/titan"
 )
 
 // OwnPolicy is a placement policy of one's own, known to placement.policy beside the built-in ones; see package policy. It
