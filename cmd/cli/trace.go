@@ -41,9 +41,11 @@ func lean(do cli.ActionFunc) cli.ActionFunc {
 func readFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "format-of", Usage: "`NAME` of FILE's format: " + strings.Join(formatNames(), ", ") + "; else its header decides"},
-		&cli.StringFlag{Name: "columns", Usage: "`MAPPING` of a file of another format, such as id=job,submit=arrival,duration=runtime,gpus=n; " +
-			"start and end may take the place of duration; model and source are optional"},
+		&cli.StringFlag{Name: "columns", Usage: "`MAPPING` of a file of another format, such as submit=arrival * 1ms,duration=run,gpus=n * 8: columns, or expressions of them; " +
+			"start and end may take the place of duration; id, model and source are optional"},
 		&cli.StringFlag{Name: "unit", Usage: "`DURATION` that a bare number of --columns counts, such as 1ms or 1h", Value: "1s"},
+		&cli.StringFlag{Name: "where", Usage: "only rows of which `CONDITION` is true, such as status == \"Pass\" and gpus >= 1"},
+		&cli.StringFlag{Name: "rename-models", Usage: "other `NAMES` for models, such as resnet=resnet50,*=vgg16; that of * is for those on neither side"},
 		&cli.BoolFlag{Name: "lenient", Usage: "skip rows that are wrong, counting them, in place of refusing the file"},
 		&cli.BoolFlag{Name: "list-skipped", Aliases: []string{"v", "verbose"}, Usage: "with --lenient: list on stderr what is wrong with every row that is skipped"},
 	}
@@ -91,9 +93,14 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	o := trace.Options{Lenient: c.Bool("lenient")}
+	o := trace.Options{Lenient: c.Bool("lenient"), Where: c.String("where")}
 	if o.Format, err = traceFormat(c); err != nil {
 		return nil, nil, err
+	}
+	if names := c.String("rename-models"); names != "" {
+		if o.Models, err = trace.ParseModels(names); err != nil {
+			return nil, nil, usageError{fmt.Errorf("--rename-models %s: %w", names, err), tomlfile.HintOf(err)}
+		}
 	}
 	if c.Bool("list-skipped") {
 		if !o.Lenient {
@@ -107,7 +114,7 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 	case !errors.As(err, &invalid):
 	case invalid.Jobs > 0:
 		err = hinted{err, fmt.Sprintf("--lenient skips such rows; it finds %s job%s", count(invalid.Jobs), plural(invalid.Jobs))}
-	case o.Format == nil && invalid.Problems[0].Hint != "": // that of each format's columns
+	case o.Format == nil && o.Where == "" && invalid.Problems[0].Hint != "": // that of each format's columns
 		err = hinted{err, "--columns id=COLUMN,submit=COLUMN,duration=COLUMN,gpus=COLUMN reads another format"}
 	}
 	return t, how, err
@@ -295,6 +302,8 @@ Examples:
   inabench trace import -o small.csv --max-gpus 8 --clamp --first 200 philly.csv
   inabench trace import -o own.csv --unit 1m \
       --columns id=job,submit=arrival,duration=run,gpus=n log.csv
+  inabench trace import -o own.csv --where 'state == "done" and n > 0' \
+      --columns 'submit=at * 1ms,duration=steps * 0.5s,gpus=n * 8' log.csv
 `,
 		Action: lean(traceImportAction),
 	}

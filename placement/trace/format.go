@@ -9,12 +9,15 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
-// Format says which columns of a CSV file hold what. Names are compared without
-// regard to case; an empty one means that the file has no such column.
+// Format says which columns of a file hold what. Names are compared without regard to case; an empty one means that the
+// file has no such column. Submit, Duration, Start, End, GPUs and Value may be expressions of columns, as package formula has
+// them, where no column is called so: what one gives is in seconds if it is a time, and otherwise counts Unit; GPUs are
+// rounded up.
 type Format struct {
 	Name string
 
-	ID, Submit, GPUs string // required
+	ID               string // none: jobs are numbered as the file's rows are, from 1
+	Submit, GPUs     string // required
 	Duration         string // required, unless Start and End are there
 	Start, End       string // where a row has both, their difference is the duration
 	Model, Source    string // optional, in the file too
@@ -49,6 +52,11 @@ func Formats() []Format {
 			Name: "acme", ID: "job_id", Submit: "submit_time", Duration: "duration", GPUs: "gpu_num",
 			Start: "start_time", End: "end_time", Source: "vc", User: "user",
 		},
+		// github.com/msr-fiddle/philly-traces, cluster_job_log: JSON, of which package trace makes such columns.
+		{
+			Name: "philly", ID: "jobid", Submit: "submitted_time", GPUs: "gpus",
+			Start: "start_time", End: "end_time", Source: "vc",
+		},
 	}
 }
 
@@ -64,9 +72,9 @@ func FormatNamed(name string) (Format, error) {
 	return Format{}, tomlfile.WithHint(tomlfile.OneOf(name, known), "unknown trace format %q", name)
 }
 
-// ParseColumns reads a mapping such as "id=job,submit=arrival,duration=runtime,gpus=n"
+// ParseColumns reads a mapping such as "id=job,submit=arrival * 1ms,duration=runtime,gpus=workers * each"
 // into a format named "columns". Keys are id, submit, duration, start, end, gpus, model, source,
-// user and value; id, submit, gpus and either duration or start and end must be there.
+// user and value; submit, gpus and either duration or start and end must be there.
 func ParseColumns(mapping string) (Format, error) {
 	f := Format{Name: "columns"}
 	keys := f.keys()
@@ -98,7 +106,7 @@ func (f *Format) keys() map[string]*string {
 
 func (f *Format) check() error {
 	keys := f.keys()
-	for _, key := range []string{"id", "submit", "gpus"} {
+	for _, key := range []string{"submit", "gpus"} {
 		if *keys[key] == "" {
 			return tomlfile.WithHint("", "no column for %s", key)
 		}
@@ -112,10 +120,12 @@ func (f *Format) check() error {
 	return nil
 }
 
-// missing lists the required columns that a header (normalised) lacks.
+// missing lists the required columns that a header (normalised) lacks; expressions are looked at later.
 func (f *Format) missing(header []string) []string {
 	var out []string
-	has := func(column string) bool { return column != "" && slices.Contains(header, normal(column)) }
+	has := func(column string) bool {
+		return column != "" && (slices.Contains(header, normal(column)) || isExpression(column))
+	}
 	for _, column := range []string{f.ID, f.Submit, f.Duration, f.GPUs} {
 		if column == "" || has(column) || column == f.Duration && has(f.Start) && has(f.End) {
 			continue
@@ -179,4 +189,27 @@ func quote(s string) string {
 		return fmt.Sprintf("%q...", s[:most])
 	}
 	return fmt.Sprintf("%q", s)
+}
+
+// isExpression says whether what stands for a column is computed, unless a column is called so.
+func isExpression(s string) bool { return strings.ContainsAny(s, "+-*/()`") || s != "" && s[0] >= '0' && s[0] <= '9' }
+
+// ParseModels reads other names for models, such as "resnet=resnet50,bert=bert-large,*=vgg16". That of * is for
+// all models that stand on neither side, and for jobs that have none.
+func ParseModels(mapping string) (map[string]string, error) {
+	out := map[string]string{}
+	for item := range strings.SplitSeq(mapping, ",") {
+		from, to, ok := strings.Cut(item, "=")
+		from, to = strings.TrimSpace(from), strings.TrimSpace(to)
+		switch {
+		case !ok || from == "" || to == "":
+			return nil, tomlfile.WithHint("write old=new, and *=NAME for all others", "%s names no model", quote(item))
+		case out[from] != "":
+			return nil, tomlfile.WithHint("", "model %s is given twice", quote(from))
+		case len(to) > maxText:
+			return nil, tomlfile.WithHint("", "model %s has %d bytes, %d are allowed", quote(to), len(to), maxText)
+		}
+		out[from] = to
+	}
+	return out, nil
 }

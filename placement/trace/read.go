@@ -1,7 +1,7 @@
 package trace
 
 import (
-	"encoding/csv"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +17,7 @@ import (
 
 	files "github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement/trace/formula"
 )
 
 // maxRow bounds a row in bytes, so that a file of garbage is refused before it fills
@@ -46,6 +47,12 @@ type Options struct {
 	Lenient bool    // skip bad rows, counting them, in place of refusing the file
 	// Skipped is told of every problem of a row that Lenient skips; nil: nobody.
 	Skipped func(tomlfile.Problem)
+
+	// Where is a condition on the columns of a row, as package formula has them: other rows are left out and
+	// counted, in the Report, under the first of its parts that is not true. Empty: all rows are wanted.
+	Where string
+	// Models are other names for the file's models, by these; see ParseModels.
+	Models map[string]string
 }
 
 // Report says how a file was read.
@@ -53,7 +60,7 @@ type Report struct {
 	Format  string   `json:"format"`
 	Rows    int      `json:"rows"`    // without the header
 	Ignored []string `json:"ignored"` // columns that were not used, as the header has them
-	// Skipped counts the rows that were skipped, by their first problem.
+	// Skipped counts the rows that were skipped, by their first problem, or by the part of Where that was not true.
 	Skipped map[Reason]int `json:"skipped"`
 }
 
@@ -85,9 +92,10 @@ func (r *Report) Summary() string {
 // Reason is why a row is no job.
 type Reason string
 
-// The reasons there are.
+// The reasons there are, beside those that Where gives: `not status == "Pass"`.
 const (
 	NotCSV       Reason = "not CSV"
+	NotPhilly    Reason = "not a job as Philly has it"
 	WrongWidth   Reason = "too few or too many fields"
 	MissingField Reason = "missing field"
 	NotText      Reason = "not a name"
@@ -114,8 +122,8 @@ func Load(path string, o Options) (*Trace, *Report, error) {
 	return Read(path, f, o)
 }
 
-// Read reads a CSV file with a header. Rows may be in any order; the trace is sorted.
-// Dates become seconds since the first submission, numbers stay as they are.
+// Read reads a CSV file with a header, or the JSON of Philly, which begins with [ or {. Rows may be in any order; the
+// trace is sorted. Dates become seconds since the first submission, numbers stay as they are.
 //
 // Whatever is wrong with the file or a row is an *InvalidError with the place of every
 // problem, 20 shown and all counted. With Lenient, bad rows are skipped, counted in the
@@ -125,12 +133,12 @@ func Load(path string, o Options) (*Trace, *Report, error) {
 func Read(name string, r io.Reader, o Options) (*Trace, *Report, error) {
 	in := &bounded{r: r}
 	p := &parser{
-		name: name, o: o, in: in, csv: csv.NewReader(in),
+		name: name, o: o, in: in,
 		seen: map[string]int{}, jobs: jobs{index: map[string]uint32{}},
 		report: Report{Skipped: map[Reason]int{}, Ignored: []string{}},
 	}
-	p.csv.FieldsPerRecord = -1
-	p.csv.ReuseRecord = true
+	in.left = maxRow
+	p.table = open(bufio.NewReader(in))
 	if err := p.header(); err != nil {
 		return nil, nil, err
 	}
@@ -214,35 +222,39 @@ func (l *jobs) all() []Job {
 }
 
 type parser struct {
-	name   string
-	o      Options
-	in     *bounded
-	csv    *csv.Reader
-	format Format
-	width  int
-	column map[string]int // field of the row by key of Format.keys
-	unit   float64        // seconds that a bare number counts
-	dates  *bool          // whether submissions are dates; nil before the first row that says
+	name     string
+	o        Options
+	in       *bounded
+	table    table
+	format   Format
+	width    int
+	column   map[string]int // field of the row by key of Format.keys; of an expression, the first field in it
+	formulas map[string]*formula.Formula
+	where    *formula.Formula
+	unit     float64 // seconds that a bare number counts
+	dates    *bool   // whether submissions are dates; nil before the first row that says
+	layout   string  // of the last date
 
-	line   int            // where the last row began
-	seen   map[string]int // lines of ids
-	ids    int            // bytes of these
-	jobs   jobs
-	report Report
-	bad    collector // in strict mode; with Lenient the first ones, in case that nothing is left
-	badRow bool
+	line     int            // where the last row began
+	seen     map[string]int // lines of ids
+	ids      int            // bytes of these
+	jobs     jobs
+	filtered int // rows that Where refused
+	report   Report
+	bad      collector // in strict mode; with Lenient the first ones, in case that nothing is left
+	badRow   bool
 }
 
-// next reads a row. A problem of the row is a csv.ParseError, the end io.EOF,
+// next reads a row. A problem of the row is a rowError, the end io.EOF,
 // everything else ends the reading.
 func (p *parser) next() ([]string, error) {
 	p.in.left = maxRow
-	row, err := p.csv.Read()
+	row, err := p.table.next()
 	if p.in.tripped {
 		return nil, p.fatal(p.line+1, 1, "", "no row ends within %d MiB", maxRow>>20)
 	}
 	if err == nil {
-		p.line, _ = p.csv.FieldPos(0)
+		p.line, _ = p.table.place(0)
 	}
 	return row, err
 }
@@ -256,12 +268,12 @@ func (p *parser) fatal(line, col int, hint, format string, args ...any) error {
 
 func (p *parser) header() error {
 	row, err := p.next()
-	var parse *csv.ParseError
+	var bad *rowError
 	switch {
 	case err == io.EOF:
 		return p.fatal(1, 1, "", "empty file: a header is needed")
-	case errors.As(err, &parse):
-		return p.fatal(parse.Line, parse.Column, "", "the header is not CSV: %v", parse.Err)
+	case errors.As(err, &bad):
+		return p.fatal(bad.line, bad.col, "", "the header is %s: %v", bad.why, bad.err)
 	case err != nil:
 		return p.wrap(err)
 	}
@@ -271,7 +283,7 @@ func (p *parser) header() error {
 	for i, name := range row {
 		header[i] = normal(name)
 		if j := slices.Index(header[:i], header[i]); j >= 0 && header[i] != "" {
-			line, col := p.csv.FieldPos(i)
+			line, col := p.table.place(i)
 			return p.fatal(line, col, "", "column %s is there twice", quote(name))
 		}
 	}
@@ -290,19 +302,68 @@ func (p *parser) header() error {
 	if p.format.Unit > 0 {
 		p.unit = p.format.Unit.Seconds()
 	}
-	p.width, p.column, p.report.Format = len(header), map[string]int{}, p.format.Name
-	used := make([]bool, len(header))
-	for key, name := range p.format.keys() {
-		if i := slices.Index(header, normal(*name)); *name != "" && i >= 0 {
-			p.column[key], used[i] = i, true
-		}
-	}
+	p.width, p.report.Format = len(header), p.format.Name
+	used := p.sources(header)
 	for i, name := range row {
 		if !used[i] {
 			p.report.Ignored = append(p.report.Ignored, strings.TrimSpace(name))
 		}
 	}
-	return nil
+	return p.bad.err("")
+}
+
+// sources finds where the values of a row are from, columns or expressions of columns, and which columns are used.
+func (p *parser) sources(header []string) (used []bool) {
+	p.column, p.formulas = map[string]int{}, map[string]*formula.Formula{}
+	used = make([]bool, len(header))
+	keys := p.format.keys()
+	for _, key := range columnKeys {
+		text := *keys[key]
+		if i := slices.Index(header, normal(text)); text != "" && i >= 0 {
+			p.column[key], used[i] = i, true
+		} else if isExpression(text) {
+			p.column[key] = 0
+			if f := p.expression(key, text, header, used); f != nil && len(f.Columns) > 0 {
+				p.column[key] = f.Columns[0]
+			}
+		}
+	}
+	if p.o.Where != "" {
+		p.where = p.expression("where", p.o.Where, header, used)
+	}
+	return used
+}
+
+// kinds are what an expression may be of a key: names are in columns.
+var kinds = map[string][]formula.Kind{
+	"submit": {formula.Number, formula.Time}, "duration": {formula.Number, formula.Time},
+	"start": {formula.Number, formula.Time}, "end": {formula.Number, formula.Time},
+	"gpus": {formula.Number}, "value": {formula.Number}, "where": {formula.Truth},
+}
+
+// expression understands one; what is wrong with it is a problem of the header, and nil is returned.
+func (p *parser) expression(key, text string, header []string, used []bool) *formula.Formula {
+	pos := at(p.name, p.line, 1)
+	if kinds[key] == nil {
+		p.bad.add(tomlfile.Problem{Pos: pos, Msg: fmt.Sprintf("%s is %s: it is a column's text, which is not computed", key, quote(text))})
+		return nil
+	}
+	f, err := formula.Parse(text, header)
+	switch {
+	case err != nil:
+		p.bad.add(tomlfile.Problem{Pos: pos, Msg: fmt.Sprintf("%s %s: %v", key, quote(text), err), Hint: tomlfile.HintOf(err)})
+		return nil
+	case !slices.Contains(kinds[key], f.Kind):
+		p.bad.add(tomlfile.Problem{Pos: pos, Msg: fmt.Sprintf("%s %s is %s, where %s is wanted", key, quote(text), f.Kind, kinds[key][0])})
+		return nil
+	}
+	for _, i := range f.Columns {
+		used[i] = true
+	}
+	if key != "where" {
+		p.formulas[key] = f
+	}
+	return f
 }
 
 func (p *parser) wrap(err error) error { return fmt.Errorf("read trace %s: %w", p.name, err) }
@@ -310,17 +371,14 @@ func (p *parser) wrap(err error) error { return fmt.Errorf("read trace %s: %w", 
 func (p *parser) rows() error {
 	for {
 		row, err := p.next()
-		var parse *csv.ParseError
+		var bad *rowError
 		switch {
 		case err == io.EOF:
 			return nil
-		case errors.As(err, &parse):
+		case errors.As(err, &bad):
 			p.badRow = false
-			if parse.StartLine != parse.Line { // a quote that nothing closes
-				parse.Column = 1
-			}
-			p.line = parse.StartLine
-			p.problem(NotCSV, parse.StartLine, parse.Column, "not CSV: %v", parse.Err)
+			p.line = bad.line
+			p.problem(bad.why, bad.line, bad.col, "%s: %v", bad.why, bad.err)
 		case err != nil:
 			var invalid *InvalidError
 			if errors.As(err, &invalid) {
@@ -329,13 +387,15 @@ func (p *parser) rows() error {
 			return p.wrap(err)
 		default:
 			p.badRow = false
-			if j := p.job(row); !p.badRow {
-				p.jobs.add(j)
+			if p.wanted(row) {
+				if j := p.job(row); !p.badRow {
+					p.jobs.add(j)
+				}
 			}
 		}
 		p.report.Rows++
 		switch {
-		case p.jobs.n == 0 && p.report.Rows >= hopeless:
+		case p.jobs.n+p.filtered == 0 && p.report.Rows >= hopeless:
 			return p.fatal(p.line, 1, "", "stopped: not one of %d rows is a job", hopeless)
 		case p.jobs.n > limit.jobs:
 			return p.tooMuch("more than %d jobs", limit.jobs)
@@ -366,20 +426,43 @@ func (p *parser) problem(why Reason, line, col int, format string, args ...any) 
 	}
 }
 
-// job is what a row says; badRow tells whether it may be used.
-func (p *parser) job(row []string) Job {
+// wanted says whether a row is to be a job. One of another width than the header's has a problem; one that Where refuses
+// is counted.
+func (p *parser) wanted(row []string) bool {
 	if len(row) != p.width {
 		// What follows from wrong columns would say nothing.
 		p.problem(WrongWidth, p.line, 1, "%d field%s, the header has %d", len(row), plural(len(row)), p.width)
-		return Job{}
+		return false
 	}
-	j := Job{ID: p.text(row, "id"), Model: p.text(row, "model"), Source: p.text(row, "source"), User: p.text(row, "user"), Line: p.line}
-	if j.ID != "" {
-		if first, twice := p.seen[j.ID]; twice {
-			p.at(row, "id", Duplicate, "id %s is that of line %d", quote(j.ID), first)
-		} else {
-			p.seen[j.ID] = p.line
-		}
+	if p.where == nil {
+		return true
+	}
+	refused, err := p.where.Refused(row)
+	var bad *formula.FieldError
+	switch {
+	case errors.As(err, &bad):
+		line, col := p.table.place(max(0, bad.Column))
+		p.problem(NotNumber, line, col, "where: %v", bad)
+		return false
+	case refused != "":
+		p.filtered++
+		p.report.Skipped[Reason("not "+refused)]++
+		return false
+	}
+	return true
+}
+
+// job is what a row says; badRow tells whether it may be used.
+func (p *parser) job(row []string) Job {
+	j := Job{ID: p.text(row, "id"), Model: p.model(p.text(row, "model")), Source: p.text(row, "source"), User: p.text(row, "user"), Line: p.line}
+	switch first, twice := p.seen[j.ID]; {
+	case p.format.ID == "": // the row's number: no other row has it
+		j.ID = strconv.Itoa(p.report.Rows + 1)
+		p.ids += len(j.ID)
+	case twice:
+		p.at(row, "id", Duplicate, "id %s is that of line %d", quote(j.ID), first)
+	case j.ID != "":
+		p.seen[j.ID] = p.line
 	}
 	j.Submit = p.submit(row)
 	j.Duration = p.duration(row)
@@ -388,9 +471,26 @@ func (p *parser) job(row []string) Job {
 	return j
 }
 
+// model is what a model of the file is called from now on. That of "*" is for those that Models has on neither side.
+func (p *parser) model(name string) string {
+	if to, ok := p.o.Models[name]; ok {
+		return to
+	}
+	rest, ok := p.o.Models["*"]
+	if !ok {
+		return name
+	}
+	for _, to := range p.o.Models {
+		if to == name {
+			return name
+		}
+	}
+	return rest
+}
+
 // at records a problem with one field of the row.
 func (p *parser) at(row []string, key string, why Reason, format string, args ...any) {
-	line, col := p.csv.FieldPos(p.column[key])
+	line, col := p.table.place(p.column[key])
 	p.problem(why, line, col, format, args...)
 }
 
@@ -426,37 +526,99 @@ func (p *parser) text(row []string, key string) string {
 	return s
 }
 
-// layouts are how dates are written, without a zone in UTC.
-var layouts = []string{
-	time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05",
+// reading is what a row says for a key that is a number or a time: a field as it is written, or what an expression of
+// fields gives.
+type reading struct {
+	text  string       // for messages, too; empty: nothing
+	value float64      // of an expression
+	kind  formula.Kind // of an expression; empty: it is a field
 }
 
-// moment is a time as seconds, since 1970 where it is a date.
-func (p *parser) moment(s string) (value float64, isDate, ok bool) {
-	if v, ok := p.span(s); ok {
-		return v, false, true
+// read is what the row says for a key. That it says nothing is a problem where it is required.
+func (p *parser) read(row []string, key string, required bool) reading {
+	f := p.formulas[key]
+	if f == nil {
+		return reading{text: p.field(row, key, required)}
+	}
+	v, err := f.Number(row)
+	var bad *formula.FieldError
+	switch {
+	case !errors.As(err, &bad):
+		return reading{seconds(v), v, f.Kind}
+	case bad.Missing && !required:
+		return reading{}
+	}
+	why := NotNumber
+	if bad.Missing {
+		why = MissingField
+	}
+	line, col := p.table.place(max(0, bad.Column))
+	p.problem(why, line, col, "%s: %v", key, bad)
+	return reading{}
+}
+
+// layouts are how ISO 8601 and those who print dates for people write them, without a zone in UTC. A fraction of a second
+// may follow.
+var layouts = dateLayouts()
+
+func dateLayouts() (out []string) {
+	for _, moment := range []string{
+		"2006-01-02 15:04:05", "2006-01-02T15:04:05", "20060102T150405", "2006-01-02 15:04", "2006-01-02T15:04",
+	} {
+		for _, zone := range []string{"", "Z07:00", "Z0700", "Z07"} {
+			out = append(out, moment+zone)
+		}
+	}
+	return append(out, time.DateOnly)
+}
+
+// date reads a date, first as the last one was written.
+func (p *parser) date(s string) (time.Time, bool) {
+	if p.layout != "" {
+		if t, err := time.Parse(p.layout, s); err == nil {
+			return t, true
+		}
 	}
 	for _, layout := range layouts {
 		if t, err := time.Parse(layout, s); err == nil {
-			return float64(t.Unix()) + float64(t.Nanosecond())/1e9, true, true
+			p.layout = layout
+			return t, true
 		}
 	}
-	return 0, false, false
+	return time.Time{}, false
 }
 
-// span is a bare number as seconds.
-func (p *parser) span(s string) (float64, bool) {
-	v, ok := number(s)
-	v *= p.unit
+// moment is a time as seconds, since 1970 where it is a date.
+func (p *parser) moment(r reading) (value float64, isDate, ok bool) {
+	if v, ok := p.span(r); ok {
+		return v, false, true
+	}
+	if r.kind != "" {
+		return 0, false, false
+	}
+	t, ok := p.date(r.text)
+	return float64(t.Unix()) + float64(t.Nanosecond())/1e9, true, ok
+}
+
+// span is a number as seconds: a bare one counts the format's unit.
+func (p *parser) span(r reading) (float64, bool) {
+	v, ok := r.value, true
+	if r.kind == "" {
+		v, ok = formula.Decimal(r.text)
+	}
+	if r.kind != formula.Time {
+		v *= p.unit
+	}
 	return v, ok && math.Abs(v) <= maxSeconds
 }
 
 func (p *parser) submit(row []string) float64 {
-	s := p.field(row, "submit", true)
+	r := p.read(row, "submit", true)
+	s := r.text
 	if s == "" {
 		return 0
 	}
-	v, isDate, ok := p.moment(s)
+	v, isDate, ok := p.moment(r)
 	switch {
 	case !ok:
 		p.at(row, "submit", NotTime, "submit %s is neither a number nor a date", quote(s))
@@ -477,17 +639,17 @@ func (p *parser) duration(row []string) float64 {
 	var d float64
 	_, has := p.column["duration"]
 	must := !has
-	start, end := p.field(row, "start", must), p.field(row, "end", must)
+	start, end := p.read(row, "start", must), p.read(row, "end", must)
 	key := "end"
-	if start != "" && end != "" {
+	if start.text != "" && end.text != "" {
 		from, fromDate, ok := p.moment(start)
 		if !ok {
-			p.at(row, "start", NotTime, "start %s is neither a number nor a date", quote(start))
+			p.at(row, "start", NotTime, "start %s is neither a number nor a date", quote(start.text))
 			return 0
 		}
 		to, toDate, ok := p.moment(end)
 		if !ok || fromDate != toDate {
-			p.at(row, "end", NotTime, "end %s is not a time like start %s", quote(end), quote(start))
+			p.at(row, "end", NotTime, "end %s is not a time like start %s", quote(end.text), quote(start.text))
 			return 0
 		}
 		d = to - from
@@ -496,13 +658,13 @@ func (p *parser) duration(row []string) float64 {
 			return 0 // has been said
 		}
 		key = "duration"
-		s := p.field(row, key, true)
-		if s == "" {
+		r := p.read(row, key, true)
+		if r.text == "" {
 			return 0
 		}
 		var ok bool
-		if d, ok = p.span(s); !ok {
-			p.at(row, key, NotNumber, "duration %s is not a number", quote(s))
+		if d, ok = p.span(r); !ok {
+			p.at(row, key, NotNumber, "duration %s is not a number", quote(r.text))
 			return 0
 		}
 	}
@@ -512,12 +674,17 @@ func (p *parser) duration(row []string) float64 {
 	return d
 }
 
+// gpus is how many GPUs a job has: of what an expression gives, a part of one counts as one.
 func (p *parser) gpus(row []string) int {
-	s := p.field(row, "gpus", true)
+	r := p.read(row, "gpus", true)
+	s := r.text
 	if s == "" {
 		return 0
 	}
-	v, ok := number(s)
+	v, ok := math.Ceil(r.value-1e-9), true
+	if r.kind == "" {
+		v, ok = formula.Decimal(s)
+	}
 	switch {
 	case !ok || v != math.Trunc(v) || v > maxGPUs:
 		p.at(row, "gpus", NotNumber, "%s GPUs is not a whole number up to %d", quote(s), maxGPUs)
@@ -531,35 +698,31 @@ func (p *parser) gpus(row []string) int {
 
 // value is 0 where the row has none.
 func (p *parser) value(row []string) float64 {
-	s := p.field(row, "value", false)
-	if s == "" {
+	r := p.read(row, "value", false)
+	if r.text == "" {
 		return 0
 	}
-	v, ok := number(s)
+	v, ok := r.value, true
+	if r.kind == "" {
+		v, ok = formula.Decimal(r.text)
+	}
 	switch {
 	case !ok:
-		p.at(row, "value", NotNumber, "value %s is not a number", quote(s))
+		p.at(row, "value", NotNumber, "value %s is not a number", quote(r.text))
 	case v < 1/MostValue || v > MostValue:
-		p.at(row, "value", BadValue, "a value of %s: %g to %g", quote(s), 1/MostValue, MostValue)
+		p.at(row, "value", BadValue, "a value of %s: %g to %g", quote(r.text), 1/MostValue, MostValue)
 	default:
 		return v
 	}
 	return 0
 }
 
-// number is a decimal number; Go's other notations (0x1p-2, 1_000, inf) are not.
-func number(s string) (float64, bool) {
-	if strings.Trim(s, "0123456789+-.eE") != "" {
-		return 0, false
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	return v, err == nil // infinite ones are an error
-}
-
 func (p *parser) finish() (*Trace, *Report, error) {
 	switch {
 	case p.bad.total > 0 && (!p.o.Lenient || p.jobs.n == 0):
 		return nil, nil, &InvalidError{Problems: p.bad.shown, Total: p.bad.total, Jobs: p.jobs.n}
+	case p.jobs.n == 0 && p.filtered > 0:
+		return nil, nil, p.fatal(p.line, 1, "", "no job is left of %d row%s: %s", p.report.Rows, plural(p.report.Rows), p.report.Summary())
 	case p.jobs.n == 0:
 		return nil, nil, p.fatal(p.line, 1, "", "a header and no job")
 	}

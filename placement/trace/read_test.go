@@ -151,7 +151,7 @@ func TestReadColumns(t *testing.T) {
 		t.Errorf("report %+v", report)
 	}
 	for mapping, want := range map[string]string{
-		"id=a,submit=b,duration=c":       "no column for gpus",
+		"submit=b,duration=c":            "no column for gpus",
 		"id=a,submit=b,gpus=c,start=d":   "no column for duration, nor for start and end",
 		"id=a,submit=b,duration=c,gpu=d": `unknown column key "gpu"`,
 		"id=a,id=b":                      `column key "id" is given twice`,
@@ -248,7 +248,7 @@ func TestBadFiles(t *testing.T) {
 		{"\n\n", "x.csv:1:1: empty file: a header is needed"},
 		{header, "x.csv:1:1: a header and no job"},
 		{"job_id,submit_s,gpus\n", `x.csv:1:1: no known trace format: nearest is inabench, which lacks "duration_s": there are "job_id", "submit_s", "gpus": ` +
-			"inabench needs duration_s; muri needs submit_time, duration, num_gpu; elasticflow needs submission_time, duration, num_gpu; acme needs submit_time, duration, gpu_num; or name the columns"},
+			"inabench needs duration_s; muri needs submit_time, duration, num_gpu; elasticflow needs submission_time, duration, num_gpu; acme needs submit_time, duration, gpu_num; philly needs jobid, submitted_time, start_time, end_time; or name the columns"},
 		{"job_id,submit_s,JOB_ID\n", `x.csv:1:17: column "JOB_ID" is there twice`},
 		{"job\"id\n", `x.csv:1:4: the header is not CSV: bare " in non-quoted-field`},
 	} {

@@ -74,8 +74,9 @@ func (e *FieldError) Error() string { return e.Msg }
 
 // Formula is an expression that was understood.
 type Formula struct {
-	Kind Kind
-	root node
+	Kind    Kind
+	Columns []int // indices of those in it, in the order in which they come; one may come twice
+	root    node
 }
 
 // node is a part of an expression.
@@ -112,7 +113,7 @@ func Parse(text string, columns []string) (*Formula, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	return &Formula{root.kind, root}, nil
+	return &Formula{root.kind, p.used, root}, nil
 }
 
 // Number is what the row gives of a Number, or in seconds of a Time: it is finite. The error is a *FieldError.
@@ -143,6 +144,7 @@ func Decimal(s string) (float64, bool) {
 type parser struct {
 	source  string
 	columns []string
+	used    []int
 	tokens  []token
 	pos     int
 	depth   int
@@ -265,6 +267,7 @@ func (p *parser) field(t token) node {
 	if i < 0 {
 		return p.fail(t, p.near(t.text), "no column %q", t.text)
 	}
+	p.used = append(p.used, i)
 	return node{kind: Number, from: t.from, to: t.to, column: i, number: func(row []string) (float64, error) {
 		s := strings.TrimSpace(row[i])
 		if s == "" {
