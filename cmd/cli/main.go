@@ -175,7 +175,7 @@ func verbs(kind string, commands ...*cli.Command) []*cli.Command {
 }
 
 // writers are the commands whose output is for programs or files and is not folded.
-var writers = []string{"fmt", "init", "completion", "man", "graph", "import", "discover", "generate", "exec", "ssh"}
+var writers = []string{"fmt", "init", "completion", "man", "graph", "import", "fit", "discover", "generate", "exec", "ssh"}
 
 // before runs before every command: it turns folding off where the output is for programs, and checks flags.
 func before(c *cli.Context) error {

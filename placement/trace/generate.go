@@ -29,9 +29,11 @@ const (
 	// ElasticFlow has the sizes and, by size, the durations of jobs on two clusters of
 	// Microsoft's, which Titan's first workload has, too.
 	ElasticFlow Demand = "elasticflow"
+	// Fitted has what FitTo found in a recorded trace; the Generator's Fit says what.
+	Fitted Demand = "fitted"
 )
 
-// Demands are all there are.
+// Demands are all there are but for Fitted, which a name does not say enough about.
 func Demands() []string {
 	return []string{string(Philly), string(Poisson), string(Normal), string(ElasticFlow), string(Seren)}
 }
@@ -59,6 +61,10 @@ type Generator struct {
 	Load     float64
 	Capacity int
 
+	// Fit is that of Fitted, of which jobs arrive as often as it says where neither Rate nor Load does, in bursts and by
+	// hours of the day.
+	Fit *Fit
+
 	// Models are drawn from with equal chances, as the paper does. None: jobs have no model.
 	Models []string
 }
@@ -75,8 +81,10 @@ func (g *Generator) check() error {
 	bad := func(hint, format string, args ...any) error { return tomlfile.WithHint(hint, format, args...) }
 	positive := func(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 	switch {
-	case !slices.Contains(Demands(), string(g.Demand)):
+	case g.Demand != Fitted && !slices.Contains(Demands(), string(g.Demand)):
 		return bad(tomlfile.OneOf(string(g.Demand), Demands()), "unknown demand %q", g.Demand)
+	case (g.Demand == Fitted) != (g.Fit != nil):
+		return bad("`inabench trace fit` makes one, of which --demand is the file", "demand %s: fitted needs a fit, and no other takes one", g.Demand)
 	case g.Jobs < 1 || g.Jobs > limit.jobs:
 		return bad("", "%d jobs: 1 to %d", g.Jobs, limit.jobs)
 	case g.Demand.Shaped() && !(g.Mean >= 1 && g.Mean <= maxMean):
@@ -87,11 +95,13 @@ func (g *Generator) check() error {
 		return bad("", "at most %d GPUs: not negative", g.MaxGPUs)
 	case g.MaxGPUs > 0 && g.Demand.Shaped() && float64(g.MaxGPUs) < g.Mean:
 		return bad("", "at most %d GPUs: below the mean of %g", g.MaxGPUs, g.Mean)
+	case g.Fit != nil && g.MaxGPUs > 0 && g.MaxGPUs < g.Fit.Sizes[0].GPUs:
+		return bad("", "at most %d GPUs: the smallest jobs of %s have %d", g.MaxGPUs, g.Fit.Name, g.Fit.Sizes[0].GPUs)
 	case g.MeanDuration != 0 && (!positive(g.MeanDuration) || g.MeanDuration > maxSeconds):
 		return bad("", "a mean duration of %g s: above 0", g.MeanDuration)
 	case g.Rate != 0 && g.Load != 0:
 		return bad("", "both a rate and a load: one gives the other")
-	case g.Rate == 0 && g.Load == 0:
+	case g.Rate == 0 && g.Load == 0 && g.Fit == nil:
 		return bad("jobs a second, or the offered load with the capacity", "neither a rate nor a load")
 	case g.Rate != 0 && !positive(g.Rate):
 		return bad("", "%g jobs a second: above 0", g.Rate)
@@ -108,12 +118,12 @@ func Generate(g Generator) (*Trace, error) {
 		return nil, fmt.Errorf("generate trace: %w", err)
 	}
 	// One stream each, so that other models or arrivals leave the jobs as they are.
-	size, length, arrive, pick := g.stream(1), g.stream(2), g.stream(3), g.stream(4)
+	size, length, arrive, pick, whose := g.stream(1), g.stream(2), g.stream(3), g.stream(4), g.stream(5)
 	jobs := make([]Job, g.Jobs)
 	work := 0.0 // GPU seconds
 	for i := range jobs {
 		j := &jobs[i]
-		j.ID, j.Source = fmt.Sprint(i), "generated/"+string(g.Demand)
+		j.ID, j.Source = fmt.Sprint(i), g.source(whose)
 		j.GPUs = g.gpus(size)
 		j.Duration = math.Max(1, math.Round(g.duration(length, j.GPUs)))
 		if len(g.Models) > 0 {
@@ -121,14 +131,11 @@ func Generate(g Generator) (*Trace, error) {
 		}
 		work += float64(j.GPUs) * j.Duration
 	}
-	rate := g.Rate
-	if g.Load > 0 {
-		rate = g.Load * float64(g.Capacity) / (work / float64(g.Jobs))
-	}
+	rate := g.rate(work / float64(g.Jobs))
 	now := 0.0
 	for i := range jobs[1:] {
-		now += arrive.exponential() / rate
-		jobs[i+1].Submit = math.Round(now)
+		now += g.gap(arrive) / rate
+		jobs[i+1].Submit = math.Round(g.real(now))
 	}
 	if !(now <= maxSeconds) {
 		return nil, fmt.Errorf("generate trace: %g jobs a second are so few that the last one comes after %.3g s", rate, now)
@@ -136,7 +143,47 @@ func Generate(g Generator) (*Trace, error) {
 	return New(string(g.Demand), jobs), nil
 }
 
+// rate is how many jobs come in a second, of which one has so many GPU seconds on average.
+func (g *Generator) rate(work float64) float64 {
+	switch {
+	case g.Load > 0:
+		return g.Load * float64(g.Capacity) / work
+	case g.Rate > 0:
+		return g.Rate
+	}
+	return g.Fit.Rate
+}
+
+// gap is the time to the next submission, of mean 1.
+func (g *Generator) gap(r stream) float64 {
+	if g.Fit == nil {
+		return r.exponential()
+	}
+	return r.bursty(g.Fit.Burstiness)
+}
+
+// real is a moment of which the rate is always the same, in a day of which it is not.
+func (g *Generator) real(t float64) float64 {
+	if g.Fit == nil {
+		return t
+	}
+	return day(g.Fit.Day).real(t)
+}
+
+func (g *Generator) source(r stream) string {
+	switch {
+	case g.Fit == nil:
+		return "generated/" + string(g.Demand)
+	case len(g.Fit.Sources) == 0:
+		return "generated/" + g.Fit.Name
+	}
+	return g.Fit.source(r.uniform())
+}
+
 func (g *Generator) gpus(r stream) int {
+	if g.Fit != nil {
+		return g.Fit.size(r.uniform(), g.MaxGPUs)
+	}
 	for {
 		var n float64
 		switch g.Demand {
@@ -156,6 +203,9 @@ func (g *Generator) gpus(r stream) int {
 func (g *Generator) duration(r stream, gpus int) float64 {
 	if g.MeanDuration > 0 {
 		return g.MeanDuration * r.exponential()
+	}
+	if g.Fit != nil {
+		return g.Fit.duration(gpus, r)
 	}
 	if p := populations[g.Demand]; p != nil {
 		return p.duration(gpus, r)
@@ -189,4 +239,28 @@ func (s stream) poisson(mean float64) float64 {
 		p *= mean / (n + 1)
 		sum += p
 	}
+}
+
+// bursty has mean 1 and the squared coefficient of variation c: a hyperexponential distribution of two phases with
+// balanced means above 1, and a mixture of two Erlang distributions below, which is close to a gamma distribution
+// (Tijms, A First Course in Stochastic Models, appendix B).
+func (s stream) bursty(c float64) float64 {
+	if c >= 1 {
+		p := (1 + math.Sqrt((c-1)/(c+1))) / 2
+		if s.uniform() > p {
+			p = 1 - p
+		}
+		return s.exponential() / (2 * p)
+	}
+	most := math.Ceil(1 / c)
+	p := (most*c - math.Sqrt(max(0, most*(1+c)-most*most*c))) / (1 + c)
+	phases := int(most)
+	if s.uniform() <= p {
+		phases--
+	}
+	sum := 0.0
+	for range phases {
+		sum += s.exponential()
+	}
+	return sum / (most - p)
 }

@@ -167,19 +167,25 @@ func (elasticflow) gpus(u float64) int {
 	return elasticflowSizes[len(elasticflowSizes)-1].gpus
 }
 
-// duration interpolates between the quantiles, on a logarithmic axis.
+// duration interpolates between the quantiles.
 func (elasticflow) duration(gpus int, r stream) float64 {
 	u := r.uniform()
 	for _, s := range elasticflowSizes {
 		if s.gpus < gpus {
 			continue
 		}
-		for i, p := range elasticflowParts[1:] {
-			if u <= p {
-				part := (u - elasticflowParts[i]) / (p - elasticflowParts[i])
-				return s.durations[i] * math.Pow(s.durations[i+1]/s.durations[i], part)
-			}
-		}
+		return between(elasticflowParts, s.durations, u)
 	}
 	return elasticflowSizes[len(elasticflowSizes)-1].durations[len(elasticflowParts)-1]
+}
+
+// between is the quantile u of a distribution of which some are known, interpolated on a logarithmic axis.
+func between(parts, values []float64, u float64) float64 {
+	for i, p := range parts[1:] {
+		if u <= p {
+			part := (u - parts[i]) / (p - parts[i])
+			return values[i] * math.Pow(values[i+1]/values[i], part)
+		}
+	}
+	return values[len(values)-1]
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/experiments/spec"
@@ -85,9 +84,9 @@ type ServiceJob struct {
 // ServiceTrace is where the jobs of a long simulation are from. No trace says what servers jobs asked
 // for, nor which models they train: Servers, Smallest and Models say what is assumed.
 type ServiceTrace struct {
-	From string  `toml:"from" default:"philly"` // generated, or a CSV file relative to the experiment's folder
+	From string  `toml:"from" default:"philly"` // generated, or a CSV file or a fit to one, relative to the experiment's folder
 	Jobs int     `toml:"jobs"`                  // so many; of a file, drawn from its jobs. 0: all of a file's
-	Load float64 `toml:"load"`                  // GPU time asked for over that of all GPUs; 0: 0.8 of a generated trace, what it is of a file
+	Load float64 `toml:"load"`                  // GPU time asked for over that of all GPUs; 0: 0.8 of a generated trace, what it is of a file or a fit
 
 	Models  []string             `toml:"models"`                  // drawn from with equal chances; none: the paper's four
 	Compute []inventory.Duration `toml:"compute"`                 // of an iteration of each, in their order; none: as the catalogue says
@@ -231,15 +230,10 @@ func (j *ServiceJob) names() []string {
 
 // check finds what is wrong with a trace.
 func (t *ServiceTrace) check(c *spec.Checker) {
-	const at = "service.trace."
-	generated := slices.Contains(stream.Demands, t.From)
-	if !generated && !strings.HasSuffix(t.From, ".csv") && !c.Reported(at+"from") {
-		c.Problemf(at+"from", tomlfile.OneOf(t.From, append(slices.Clone(stream.Demands), "a file.csv")), "unknown trace %q", t.From)
-	}
-	if generated && !c.Has(at+"jobs") {
-		c.KeyProblemf("service.trace", "write jobs = 1000", "how many jobs are to be generated?")
-	}
-	for key, n := range map[string]float64{"jobs": float64(t.Jobs), "load": t.Load, "worker_gpus": float64(t.GPUs),
+	const table = "service.trace"
+	const at = table + "."
+	stream.CheckFrom(c, table, t.From, t.Jobs, t.Load)
+	for key, n := range map[string]float64{"worker_gpus": float64(t.GPUs),
 		"servers_per_worker": t.Servers, "smallest": float64(t.Smallest), "profiling": float64(t.Profiling)} {
 		spec.Positive(c, at+key, n)
 	}
@@ -319,7 +313,7 @@ func (o *Service) Predictors() []string { return []string{served} }
 
 // Files implements study.Reader.
 func (o *Service) Files(add func(path, key string)) {
-	if o.Trace != nil && !slices.Contains(stream.Demands, o.Trace.From) {
+	if o.Trace != nil && stream.InFile(o.Trace.From) {
 		add(o.Trace.From, "service.trace.from")
 	}
 }

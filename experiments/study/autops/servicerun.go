@@ -387,7 +387,7 @@ func (o *Service) gpus(s *spec.Spec) (n int) {
 // trace makes the jobs of a trace, without their profiles.
 func (o *Service) trace(s *spec.Spec, seed uint64) ([]traceJob, error) {
 	t := &stream.Trace{From: o.Trace.From, Jobs: o.Trace.Jobs, Load: o.Trace.Load, Oversized: "clamp"}
-	if !slices.Contains(stream.Demands, t.From) {
+	if stream.InFile(t.From) {
 		path, err := filepath.Abs(s.Beside(t.From, "service.trace.from"))
 		if err != nil {
 			return nil, err

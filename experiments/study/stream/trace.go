@@ -34,20 +34,29 @@ var Kind = spec.Kind{
 // wait, are placed in batches by the policy, and leave when their iterations are done.
 type Trace struct {
 	// From is where the jobs are from: "philly", "poisson", "normal", "elasticflow" or
-	// "seren", which are generated (see package trace), or the path of a CSV file ("*.csv"), relative to the
-	// experiment's folder.
+	// "seren", which are generated (see package trace), or the path of a CSV file ("*.csv"), or of what `inabench trace
+	// fit` found in one ("*.toml"), which is generated, too. Paths are relative to the experiment's folder.
 	From string `toml:"from,required"`
 
 	Jobs    int      `toml:"jobs"`    // so many; of a file, drawn from its jobs. 0: all of a file's
 	Sources []string `toml:"sources"` // of a file: only jobs of these
 	// Load is the offered load: the jobs' GPU time over that of all GPUs between the first
-	// submission and the last. 0, or not there: 1 of a generated trace, what it is of a file.
+	// submission and the last. 0, or not there: 1 of a generated trace, what it is of a file or a fit.
 	Load float64 `toml:"load"`
 	// Scale multiplies all durations, and submissions with them. 0: 1.
 	Scale float64 `toml:"scale"`
 	// Oversized says what becomes of a file's jobs that want more GPUs than there are:
 	// "refuse" the file, "drop" them, or "clamp" them to all GPUs.
 	Oversized string `toml:"oversized" default:"refuse" words:"refuse,drop,clamp"`
+
+	// Resample says how the repeats of a file differ, for intervals that are also about the jobs and not only about
+	// what is drawn for them: "block" draws each repeat from blocks of the file that begin anywhere (the circular block
+	// bootstrap), as long as the file, and "windows" gives each a window of its own, one after the other, which begins
+	// with an empty cluster. Without it all repeats have the same jobs, but for those that `jobs` draws.
+	Resample string `toml:"resample" words:"block,windows"`
+	// Block is how long a block or a window is, in the file's time: long against what ties neighbouring jobs together,
+	// such as a day, and short enough that the file has many.
+	Block inventory.Duration `toml:"block"`
 
 	MaxGPUs int                `toml:"max_gpus"`           // of a generated job; 0: all of the cluster's
 	Mean    float64            `toml:"mean" default:"8"`   // GPUs of a job, of "normal" and "poisson"
@@ -86,12 +95,37 @@ type Trace struct {
 }
 
 // generated says whether the jobs are made rather than read.
-func (t *Trace) generated() bool {
-	return slices.Contains(Demands, t.From)
-}
+func (t *Trace) generated() bool { return Generated(t.From) }
 
 // Demands are the traces that are generated, by what the jobs ask for.
 var Demands = trace.Demands()
+
+// Generated says whether the jobs of a trace are made rather than read: as one of the Demands has them, or as
+// `inabench trace fit` found them in a file, which is a TOML file.
+func Generated(from string) bool { return slices.Contains(Demands, from) || fitted(from) }
+
+func fitted(from string) bool { return strings.HasSuffix(from, ".toml") }
+
+// InFile says whether a trace is from a file, of jobs or of what was fitted to them.
+func InFile(from string) bool { return !slices.Contains(Demands, from) }
+
+// CheckFrom finds what is wrong with where the jobs of a trace are from, how many they are, and their load, in a table of
+// an experiment at a path. For a file of jobs, 0 of either is what the file has; a load of 0 is also that of a fit.
+func CheckFrom(c *spec.Checker, table, from string, jobs int, load float64) {
+	file := strings.HasSuffix(from, ".csv")
+	if at := table + ".from"; !Generated(from) && !file && !c.Reported(at) && c.Has(at) {
+		c.Problemf(at, tomlfile.OneOf(from, append(slices.Clone(Demands), "a file.csv", "a fit.toml")), "unknown trace %q", from)
+	}
+	if Generated(from) && jobs < 1 && !c.Reported(table+".jobs") {
+		c.KeyProblemf(table, "write jobs = 1000", "how many jobs are to be generated?")
+	}
+	if !file || jobs != 0 {
+		spec.Positive(c, table+".jobs", jobs)
+	}
+	if !file && !fitted(from) || load != 0 {
+		spec.Positive(c, table+".load", load)
+	}
+}
 
 // traffics are what the jobs of a trace may do together, in one network.
 var traffics = map[string]cluster.Traffic{"ina": cluster.INA, "ps": cluster.PS, "ring": cluster.Ring}
@@ -121,24 +155,17 @@ func (*Trace) WordsOf(key string) []string {
 
 // Check implements study.Study.
 func (t *Trace) Check(c *spec.Checker) {
-	file := strings.HasSuffix(t.From, ".csv")
-	if !t.generated() && !file && !c.Reported("trace.from") && c.Has("trace.from") {
-		c.Problemf("trace.from", tomlfile.OneOf(t.From, append(slices.Clone(Demands), "a file.csv")), "unknown trace %q", t.From)
-	}
-	for _, key := range []string{"sources", "oversized", "user_values"} {
+	CheckFrom(c, "trace", t.From, t.Jobs, t.Load)
+	for _, key := range []string{"sources", "oversized", "user_values", "resample", "block"} {
 		if t.generated() && c.Has("trace."+key) {
 			c.Problemf("trace."+key, "", "%s is about a file's jobs, and trace.from is %q", key, t.From)
 		}
 	}
-	if t.generated() && t.Jobs < 1 && !c.Reported("trace.jobs") {
-		c.KeyProblemf("trace", "write jobs = 1000", "how many jobs are to be generated?")
-	}
-	for key, v := range map[string]float64{"jobs": float64(t.Jobs), "load": t.Load, "scale": t.Scale, "max_gpus": float64(t.MaxGPUs), "mean_duration": float64(t.Length)} {
-		if asIs := file && v == 0 && (key == "jobs" || key == "load"); c.Has("trace."+key) && !asIs {
-			spec.Positive(c, "trace."+key, v)
-		}
+	for key, v := range map[string]float64{"scale": t.Scale, "max_gpus": float64(t.MaxGPUs), "mean_duration": float64(t.Length), "block": float64(t.Block)} {
+		spec.Positive(c, "trace."+key, v)
 	}
 	t.checkQueue(c)
+	t.checkResample(c)
 	if t.PSes < 1 || t.PSes > 64 {
 		c.Problemf("trace.parameter_servers", "", "parameter_servers must be 1 to 64")
 	}
@@ -153,6 +180,19 @@ func (t *Trace) Check(c *spec.Checker) {
 		case p.Basis == workload.Unknown:
 			c.Problemf(at, "give one in a file of your own, and name that in catalogue", "nobody knows how long a step of %s takes", m)
 		}
+	}
+}
+
+// checkResample finds what is wrong with how a file is drawn again.
+func (t *Trace) checkResample(c *spec.Checker) {
+	switch {
+	case t.generated() || c.Reported("trace.resample") || c.Reported("trace.block"):
+	case t.Resample == "" && t.Block > 0:
+		c.KeyProblemf("trace.block", `write resample = "block" or "windows"`, "a block without resample, which draws it")
+	case t.Resample != "" && t.Block == 0:
+		c.Problemf("trace.resample", `write block = "24h"`, "how long is a block?")
+	case t.Resample != "" && t.Jobs > 0:
+		c.Problemf("trace.jobs", "inabench trace import --sample draws jobs once, for all repeats", "jobs draws from the file's jobs, and resample from its blocks: keep one")
 	}
 }
 
@@ -184,7 +224,7 @@ func (t *Trace) Count() int { return t.Jobs }
 
 // Files implements study.Reader.
 func (t *Trace) Files(add func(path, key string)) {
-	if !t.generated() {
+	if InFile(t.From) {
 		add(t.From, "trace.from")
 	}
 }
@@ -200,7 +240,11 @@ func (t *Trace) Supports(driver string) error {
 // Ready implements study.Study.
 func (t *Trace) Ready(p study.Planned) error {
 	s := p.Spec
-	_, err := t.jobs(s, s.Measure.Seed, clusterConfig(s).GPUs())
+	gpus := clusterConfig(s).GPUs()
+	if _, err := t.jobs(s, s.Measure.Seed, gpus); err != nil || t.Resample != windows {
+		return err
+	}
+	_, err := t.Read(s, s.Measure.Seed+uint64(max(1, s.Measure.Repeats)-1), gpus) // the last repeat has a window, too
 	return err
 }
 
@@ -258,7 +302,14 @@ func (t *Trace) Read(s *spec.Spec, seed uint64, gpus int) (*trace.Trace, error) 
 		if t.MaxGPUs > 0 {
 			g.MaxGPUs = min(gpus, t.MaxGPUs)
 		}
-		if g.Load == 0 {
+		switch {
+		case fitted(t.From):
+			fit, err := trace.LoadFit(s.Beside(t.From, "trace.from"))
+			if err != nil {
+				return nil, spec.Invalid(err)
+			}
+			g.Demand, g.Fit = trace.Fitted, fit
+		case g.Load == 0:
 			g.Load = 1
 		}
 		tr, err := trace.Generate(g)
@@ -289,7 +340,33 @@ func (t *Trace) Read(s *spec.Spec, seed uint64, gpus int) (*trace.Trace, error) 
 		}
 	}
 	if has := trace.Inspect(tr).Load; t.Load > 0 && has > 0 {
-		tr, _, err = trace.Transform{ScaleSubmit: has / (t.Load * float64(gpus))}.Apply(tr)
+		factor := has / (t.Load * float64(gpus))
+		if tr, _, err = (trace.Transform{ScaleSubmit: factor}).Apply(tr); err != nil {
+			return nil, err
+		}
+		scale *= factor
 	}
-	return tr, err
+	return t.again(tr, scale, s, seed)
+}
+
+// The ways in which a file's repeats are drawn.
+const (
+	blocks  = "block"
+	windows = "windows"
+)
+
+// again is what one repeat has of a file's jobs, whose submissions were multiplied by scale.
+func (t *Trace) again(tr *trace.Trace, scale float64, s *spec.Spec, seed uint64) (*trace.Trace, error) {
+	length := t.Block.Std().Seconds() * scale
+	var err error
+	switch t.Resample {
+	case blocks:
+		tr, err = tr.Bootstrap(length, seed)
+	case windows:
+		tr, err = tr.Window(int(seed-s.Measure.Seed), length)
+	}
+	if err != nil {
+		return nil, spec.Invalid(err)
+	}
+	return tr, nil
 }
