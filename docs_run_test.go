@@ -56,6 +56,9 @@ func TestDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.CopyFS(dir, os.DirFS("placement/trace/testdata/shapes")); err != nil { // of published traces
+		t.Fatal(err)
+	}
 	writeExamples(t, dir)
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bin/inabench"), "./cmd/inabench").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

@@ -1,6 +1,6 @@
 // Package trace has job traces: which jobs are submitted when, for how long and with
-// how many GPUs. They are read from the CSV files of published traces, generated,
-// cut to size and described.
+// how many GPUs. They are read from the files of published traces, generated, also like a recorded one,
+// cut to size, drawn again and described.
 //
 //	t, how, err := trace.Load("philly.csv", trace.Options{})
 //	t, err := trace.Generate(trace.Generator{Demand: trace.Philly, Jobs: 4000, Load: 0.8, Capacity: 1024})
