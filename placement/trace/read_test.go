@@ -364,6 +364,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("job_id,gpu_num,submit_time,start_time,end_time,duration\n1,8.0,2023-03-01T00:00:00Z,2,3,\n", true)
 	f.Add("job_id,num_gpu,submit_time,duration\n0,16,0,1453510000\n", false)
 	f.Add("job_id,submission_time,duration,num_gpu\n\"x", true)
+	f.Add(`[{"jobid": "a", "submitted_time": "2017-10-03 10:00:00", "attempts": [{"start_time": "2017-10-03 10:00:10", "end_time": "2017-10-03 10:01", "detail": [{"gpus": ["g"]}]}]}]`, false)
 	f.Fuzz(func(t *testing.T, text string, lenient bool) {
 		tr, report, err := Read("x", strings.NewReader(text), Options{Lenient: lenient})
 		if (err == nil) == (tr == nil) || (err == nil) == (report == nil) {
