@@ -32,7 +32,7 @@ program = {p4info = "p4info.txtpb"}
 name = "h[1-4]"
 nic = {port = "tor1/[1-4]"}
 `,
-		"p4info.txtpb": fmt.Sprintf(`actions { preamble { name: "ingress.aggregate" structured_annotations { name: "inabench" kv_pair_list { %s } } } }`, says),
+		"p4info.txtpb":    fmt.Sprintf(`actions { preamble { name: "ingress.aggregate" structured_annotations { name: "inabench" kv_pair_list { %s } } } }`, says),
 		"experiment.toml": fmt.Sprintf("version = 1\ninventory = \"rack.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\", \"h3\"]\nps = \"h4\"\n%s\n[switch]\n%s\n", job, sw),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {

@@ -271,7 +271,9 @@ func takesValue(f cli.Flag) bool {
 }
 
 // areFiles says whether words leave it to the shell to complete names of files.
-func areFiles(words []string) bool { return len(words) > 0 && strings.HasPrefix(words[0], completeFiles) }
+func areFiles(words []string) bool {
+	return len(words) > 0 && strings.HasPrefix(words[0], completeFiles)
+}
 
 // starting are those of some words that begin like what has been typed.
 func starting(words []string, typed string) []string {

@@ -16,12 +16,12 @@ import (
 type Format struct {
 	Name string
 
-	ID               string // none: jobs are numbered as the file's rows are, from 1
-	Submit, GPUs     string // required
-	Duration         string // required, unless Start and End are there
-	Start, End       string // where a row has both, their difference is the duration
-	Model, Source    string // optional, in the file too
-	User, Value      string // likewise
+	ID            string // none: jobs are numbered as the file's rows are, from 1
+	Submit, GPUs  string // required
+	Duration      string // required, unless Start and End are there
+	Start, End    string // where a row has both, their difference is the duration
+	Model, Source string // optional, in the file too
+	User, Value   string // likewise
 
 	// Unit is what a bare number counts, of Submit, Duration, Start and End: 0 is
 	// time.Second.
@@ -55,7 +55,7 @@ func Formats() []Format {
 		// github.com/msr-fiddle/philly-traces, cluster_job_log: JSON, of which package trace makes such columns.
 		{
 			Name: "philly", ID: "jobid", Submit: "submitted_time", GPUs: "gpus",
-			Start: "start_time", End: "end_time", Source: "vc",
+			Start: "start_time", End: "end_time", Source: "vc", User: "user",
 		},
 	}
 }
@@ -192,7 +192,9 @@ func quote(s string) string {
 }
 
 // isExpression says whether what stands for a column is computed, unless a column is called so.
-func isExpression(s string) bool { return strings.ContainsAny(s, "+-*/()`") || s != "" && s[0] >= '0' && s[0] <= '9' }
+func isExpression(s string) bool {
+	return strings.ContainsAny(s, "+-*/()`") || s != "" && s[0] >= '0' && s[0] <= '9'
+}
 
 // ParseModels reads other names for models, such as "resnet=resnet50,bert=bert-large,*=vgg16". That of * is for
 // all models that stand on neither side, and for jobs that have none.

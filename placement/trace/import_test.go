@@ -175,7 +175,7 @@ func TestPhilly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Job{{ID: "app_1", Duration: 3600, GPUs: 3, Source: "ab12", Line: 2}}
+	want := []Job{{ID: "app_1", Duration: 3600, GPUs: 3, Source: "ab12", User: "u1", Line: 2}}
 	if diff := cmp.Diff(want, got.Jobs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -63,9 +63,9 @@ func (c commas) next() ([]string, error) {
 // phillyColumns are what philly makes of a job.
 var phillyColumns = []string{"jobid", "submitted_time", "start_time", "end_time", "gpus", "attempts", "vc", "user", "status"}
 
-// philly is the jobs of cluster_job_log of github.com/msr-fiddle/philly-traces as rows: an array of objects, or objects one
+// phillyJobs is the jobs of cluster_job_log of github.com/msr-fiddle/philly-traces as rows: an array of objects, or objects one
 // after the other. A job ran from the start of its first attempt to the end of its last, on the GPUs of its last.
-type philly struct {
+type phillyJobs struct {
 	dec    *json.Decoder
 	lines  *lines
 	line   int  // of the last job
@@ -75,9 +75,9 @@ type philly struct {
 	over   bool
 }
 
-func newPhilly(r io.Reader, array bool) *philly {
+func newPhilly(r io.Reader, array bool) *phillyJobs {
 	l := &lines{r: r}
-	return &philly{dec: json.NewDecoder(l), lines: l, line: 1, array: array}
+	return &phillyJobs{dec: json.NewDecoder(l), lines: l, line: 1, array: array}
 }
 
 // phillyJob is a job as it is published, as far as it is used.
@@ -96,9 +96,9 @@ type phillyJob struct {
 	} `json:"attempts"`
 }
 
-func (p *philly) place(int) (line, col int) { return p.line, 1 }
+func (p *phillyJobs) place(int) (line, col int) { return p.line, 1 }
 
-func (p *philly) next() ([]string, error) {
+func (p *phillyJobs) next() ([]string, error) {
 	if !p.header {
 		p.header = true
 		return phillyColumns, nil
@@ -128,7 +128,7 @@ func (p *philly) next() ([]string, error) {
 }
 
 // object is the next value of the file; its errors end the reading.
-func (p *philly) object() (json.RawMessage, error) {
+func (p *phillyJobs) object() (json.RawMessage, error) {
 	if p.over {
 		return nil, io.EOF
 	}
@@ -158,7 +158,7 @@ func (p *philly) object() (json.RawMessage, error) {
 }
 
 // syntax is an error in what comes after the last job that could be read.
-func (p *philly) syntax(err error) error {
+func (p *phillyJobs) syntax(err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}

@@ -28,7 +28,9 @@ func TestReason(t *testing.T) {
 		err  func(host, address string) error
 		want string
 	}{
-		{"refused", func(h, a string) error { return &Error{Host: h, Address: a, Kind: ErrUnreachable, Err: refused("dial", a)} },
+		{"refused", func(h, a string) error {
+			return &Error{Host: h, Address: a, Kind: ErrUnreachable, Err: refused("dial", a)}
+		},
 			"unreachable: dial tcp: connect: connection refused"},
 		{"refused in the handshake", func(h, a string) error {
 			return &Error{Host: h, Address: a, Kind: ErrUnreachable, Err: fmt.Errorf("in the handshake: %w", refused("read", a))}

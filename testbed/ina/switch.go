@@ -83,7 +83,9 @@ type Lanes struct {
 	Whole bool `json:"whole,omitempty"` // packets with fewer than Most are not summed either
 }
 
-func (l Lanes) sums(lanes int) bool { return l.Most == 0 || lanes == l.Most || lanes < l.Most && !l.Whole }
+func (l Lanes) sums(lanes int) bool {
+	return l.Most == 0 || lanes == l.Most || lanes < l.Most && !l.Whole
+}
 
 // Sum makes the switch one that sums packets of these lanes alone. It is for a switch without jobs.
 func (s *Switch) Sum(l Lanes) error {
