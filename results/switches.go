@@ -17,7 +17,7 @@ type SwitchFacts struct {
 	P4Info       string            `json:"p4info,omitempty"`  // sum of what was loaded
 	DeviceConfig string            `json:"device_config,omitempty"`
 	Kept         bool              `json:"kept,omitempty"`       // it ran already and was left running
-	Replaced     string            `json:"replaced,omitempty"`   // program of somebody else that it ran before, and what becomes of that
+	Replaced     string            `json:"replaced,omitempty"`   // what it ran before, if that is none of INA or not known, and what becomes of it
 	PlainText    bool              `json:"plain_text,omitempty"` // it was controlled without TLS
 	Script       map[string]string `json:"script,omitempty"`     // of kind script: what its commands printed, by "setup" and "status"
 }

@@ -64,7 +64,7 @@ func cleanCommand() *cli.Command {
 			}
 			var errs []error
 			n := 0
-			for _, f := range found {
+			for _, f := range slices.Backward(found) { // the last first: what it found is what those before it left
 				if f.Live {
 					fmt.Fprintf(c.App.ErrWriter, "inabench: run %s goes on, process %d: left alone\n", f.Run, pidOf(f.Log))
 					continue

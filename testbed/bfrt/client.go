@@ -70,6 +70,7 @@ type Client struct {
 	witness   uint16 // a job that was written: where it is gone, the switch has restarted; 0: none
 	restarted bool   // since anything was written
 	loading   bool   // a program, by us
+	told      string // the sum of what Foreign has told of; "": of none
 
 	finished chan struct{} // told when the switch has loaded a program
 	syncing  sync.Mutex    // held while counters are copied: the server waits for one copy of a counter at a time

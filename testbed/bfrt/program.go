@@ -152,7 +152,7 @@ func (c *Client) running(ctx context.Context) (*bfrtpb.GetForwardingPipelineConf
 		grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(MaxProgram))
 }
 
-// programs are those that a switch runs: not "$SHARED", which is the tables of the device alone.
+// programs are those that a switch runs and whose files the server tells: not the tables of the device alone.
 func programs(now *bfrtpb.GetForwardingPipelineConfigResponse) (out []*bfrtpb.ForwardingPipelineConfig) {
 	for _, m := range now.GetConfig() {
 		if len(m.GetProfiles()) > 0 {
@@ -192,6 +192,9 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	defer cancel()
 	now, err := c.running(ctx)
 	if err != nil {
+		return c.fail(op, err)
+	}
+	if err := c.unexpected(now); err != nil {
 		return c.fail(op, err)
 	}
 	prog, err := newProgram(cfg.Program, pipe, cfg.BFRT, now.GetNonP4Config().GetBfruntimeInfo())

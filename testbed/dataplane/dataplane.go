@@ -30,12 +30,14 @@ type Switch interface {
 	// is an error that wraps errors.ErrUnsupported.
 	Version(ctx context.Context) (string, error)
 
-	// Push loads a program and makes the switch forget everything that was written.
+	// Push loads a program and makes the switch forget everything that was written. What somebody has loaded since Foreign was
+	// asked is not replaced: that is an error wrapping ErrNotPrimary or ErrForeign.
 	Push(ctx context.Context, p Pipeline) error
-	// Foreign is the program that the switch runs, if that is none of INA; nil: it is, there is none, or the server tells nobody.
+	// Foreign is the program that the switch runs, if that is none of INA; nil: it is one, or there is none. Where the server
+	// does not tell, the error wraps ErrUntold.
 	Foreign(ctx context.Context) (*Foreign, error)
-	// Restore loads a program that Foreign has told of, in place of the one that was pushed, which is forgotten with all that was
-	// written.
+	// Restore loads a program that Foreign has told of, in place of one of INA, which is forgotten with all that was written. What
+	// somebody has loaded since is not replaced, as Push does not.
 	Restore(ctx context.Context, config []byte) error
 	// Attach uses the program that the switch runs already, with all its entries.
 	Attach(ctx context.Context) error

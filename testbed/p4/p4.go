@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -283,9 +285,9 @@ func OfINA(info *p4configv1.P4Info) bool {
 		slices.ContainsFunc(info.GetActions(), func(a *p4configv1.Action) bool { return lastName(a.GetPreamble()) == "aggregate" })
 }
 
-// Called is what a p4info calls its program, or what a person knows it by where it has no name.
+// Called is what a p4info calls its program, or what a person knows it by where it has no name; see Printable.
 func Called(info *p4configv1.P4Info) string {
-	if name := info.GetPkgInfo().GetName(); name != "" {
+	if name := Printable(info.GetPkgInfo().GetName()); name != "" {
 		return name
 	}
 	const shown = 3
@@ -295,10 +297,31 @@ func Called(info *p4configv1.P4Info) string {
 			tables = append(tables, fmt.Sprintf("%d more", len(info.GetTables())-shown))
 			break
 		}
-		tables = append(tables, lastName(t.GetPreamble()))
+		tables = append(tables, Printable(lastName(t.GetPreamble())))
 	}
 	if len(tables) == 0 {
 		return "one without a name"
 	}
 	return "one without a name, with tables " + strings.Join(tables, ", ")
+}
+
+// longestName is how much of a name that a server tells people read, in characters.
+const longestName = 100
+
+// Printable is a name that a server tells, as it may stand in a line that people read: what could move a cursor or end the
+// line is replaced, and what is beyond 100 characters is left out.
+func Printable(name string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range name {
+		if n++; n > longestName {
+			b.WriteRune('…')
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = utf8.RuneError
+		}
+		b.WriteRune(r)
+	}
+	return strings.TrimSpace(b.String())
 }

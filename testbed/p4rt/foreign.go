@@ -3,6 +3,7 @@ package p4rt
 import (
 	"context"
 
+	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,34 +17,30 @@ import (
 // maxProgram is how long the message may be that a program's device config is in, in bytes.
 const maxProgram = 64 << 20
 
-// Foreign implements dataplane.Switch. A server that tells no pipeline, and one that tells no device config, are borne.
+// Foreign implements dataplane.Switch. A server that tells a p4info without a device config is borne; one that tells a cookie
+// alone does not tell what it runs.
 func (c *Client) Foreign(ctx context.Context) (*dataplane.Foreign, error) {
 	const op = "read pipeline"
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
 	now, err := c.running(ctx)
-	if status.Code(err) == codes.Unimplemented {
-		return nil, nil
+	info := now.GetP4Info()
+	if status.Code(err) == codes.Unimplemented || err == nil && empty(info) && now.GetCookie().GetCookie() != 0 {
+		err = dataplane.ErrUntold
 	}
 	if err != nil {
 		return nil, c.fail(op, err)
 	}
-	info := now.GetP4Info()
-	if len(info.GetTables()) == 0 && len(info.GetActions()) == 0 || p4.OfINA(info) {
+	if empty(info) || p4.OfINA(info) {
 		return nil, nil
 	}
 	out := &dataplane.Foreign{Name: p4.Called(info)}
-	r, err := c.rpc.GetForwardingPipelineConfig(ctx, &p4v1.GetForwardingPipelineConfigRequest{
-		DeviceId: c.device, ResponseType: p4v1.GetForwardingPipelineConfigRequest_ALL,
-	}, grpc.MaxCallRecvMsgSize(maxProgram))
-	switch status.Code(err) {
-	case codes.OK:
-	case codes.Unimplemented, codes.InvalidArgument, codes.ResourceExhausted: // or it is too long
-		return out, nil
-	default:
+	whole, err := c.whole(ctx)
+	if err != nil {
 		return nil, c.fail(op, err)
 	}
-	if whole := r.GetConfig(); whole.GetP4Info() != nil && len(whole.GetP4DeviceConfig()) > 0 {
+	// Another p4info is of another program, which somebody has loaded between the two answers.
+	if len(whole.GetP4DeviceConfig()) > 0 && proto.Equal(whole.GetP4Info(), info) {
 		if out.Config, err = proto.Marshal(whole); err != nil {
 			return nil, c.fail(op, err)
 		}
@@ -51,7 +48,22 @@ func (c *Client) Foreign(ctx context.Context) (*dataplane.Foreign, error) {
 	return out, nil
 }
 
-// Restore implements dataplane.Switch.
+// empty says whether a p4info is of no program.
+func empty(info *p4configv1.P4Info) bool { return len(info.GetTables()) == 0 && len(info.GetActions()) == 0 }
+
+// whole is what the switch runs with its device config; nil: the server does not give that, or it is too long.
+func (c *Client) whole(ctx context.Context) (*p4v1.ForwardingPipelineConfig, error) {
+	r, err := c.rpc.GetForwardingPipelineConfig(ctx, &p4v1.GetForwardingPipelineConfigRequest{
+		DeviceId: c.device, ResponseType: p4v1.GetForwardingPipelineConfigRequest_ALL,
+	}, grpc.MaxCallRecvMsgSize(maxProgram))
+	switch status.Code(err) {
+	case codes.Unimplemented, codes.InvalidArgument, codes.ResourceExhausted:
+		return nil, nil
+	}
+	return r.GetConfig(), err
+}
+
+// Restore implements dataplane.Switch. Nobody else loads a program while this client is the primary controller.
 func (c *Client) Restore(ctx context.Context, config []byte) error {
 	const op = "put a program back"
 	m := &p4v1.ForwardingPipelineConfig{}

@@ -186,6 +186,9 @@ func (s *p4runtime) GetForwardingPipelineConfig(ctx ctx, r *p4v1.GetForwardingPi
 	if err := s.device(r.GetDeviceId()); err != nil {
 		return nil, err
 	}
+	if s.p.Untold {
+		return nil, status.Error(codes.Unimplemented, "GetForwardingPipelineConfig is not supported")
+	}
 	if c := s.told(r.GetResponseType()); c != nil {
 		return &p4v1.GetForwardingPipelineConfigResponse{Config: c}, nil
 	}

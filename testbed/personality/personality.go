@@ -44,6 +44,7 @@ type Personality struct {
 	NoTables   bool // table entries are not implemented: a server that is not finished
 	FullWidth  bool // byte strings are as wide as their fields, in both directions
 	Withholds  bool // the device config is told to nobody
+	Untold     bool // what runs is told to nobody
 	GNMI       bool // it has a gNMI server, which knows ports by name
 }
 

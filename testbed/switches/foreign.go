@@ -14,14 +14,14 @@ import (
 	"github.com/inabench/inabench/testbed/journal"
 )
 
-// guest is the plane of a switch that ran a program of somebody else before.
+// guest is the plane of a switch that ran a program of somebody else before, which can be put back.
 type guest struct {
 	dataplane.Switch
 	site   *Site
 	sw     inventory.Switch
-	name   string          // of that program
-	config []byte          // empty: it cannot be put back
-	change *journal.Change // nil: it cannot be put back
+	name   string // of that program
+	config []byte
+	change *journal.Change
 
 	once   sync.Once
 	left   chan struct{} // closed by Close, which is before the program is put back
@@ -29,32 +29,39 @@ type guest struct {
 }
 
 // displace makes sure that a switch may be given a program: nobody else's runs there, or the inventory says that it may be
-// replaced. Then the journal has how it is put back, where the server gives it whole. It returns nil where none is replaced.
-func displace(ctx context.Context, site *Site, sw inventory.Switch, plane dataplane.Switch) (*guest, error) {
+// replaced. Then the journal has how it is put back, where the server gives it whole. The guest is nil where nothing is put
+// back. The words are what is replaced and what becomes of it, for the record; empty: nothing.
+func displace(ctx context.Context, site *Site, sw inventory.Switch, plane dataplane.Switch) (_ *guest, words string, err error) {
 	found, err := plane.Foreign(ctx)
+	if errors.Is(err, dataplane.ErrUntold) {
+		return nil, "whatever it ran, which its server does not tell", nil
+	}
 	if found == nil || err != nil {
-		return nil, err
+		return nil, "", err
 	}
+	whole := len(found.Config) > 0
 	if !sw.ReplaceProgram {
-		return nil, blame.Switch(sw.Name, fmt.Errorf("%w: %s", dataplane.ErrForeign, found.Name))
+		err := fmt.Errorf("%w: %s", dataplane.ErrForeign, found.Name)
+		if !whole {
+			err = fmt.Errorf("%w, which its server does not give whole: a run could not put it back", err)
+		}
+		return nil, "", blame.Switch(sw.Name, err)
 	}
-	g := &guest{Switch: plane, site: site, sw: sw, name: found.Name, left: make(chan struct{})}
-	if len(found.Config) == 0 {
-		return g, nil
+	if !whole {
+		return nil, found.Name + ", which its server does not give whole: load it again", nil
 	}
 	program, err := journal.NewProgram(found.Name, found.Config)
+	if err == nil {
+		change := &journal.Change{Target: "switch " + sw.Name, What: "replace program " + found.Name, Undo: journal.Inverse{Program: program}}
+		if err = site.Journal.Begin(change); err == nil {
+			return &guest{Switch: plane, site: site, sw: sw, name: found.Name, config: found.Config, change: change, left: make(chan struct{})},
+				found.Name + ", to be put back at the end", nil
+		}
+	}
 	if errors.Is(err, bounded.ErrTooLarge) {
-		return g, nil
+		return nil, found.Name + ", which is too long for the journal: load it again", nil
 	}
-	if err != nil {
-		return nil, blame.Switch(sw.Name, err)
-	}
-	change := &journal.Change{Target: "switch " + sw.Name, What: "replace program " + found.Name, Undo: journal.Inverse{Program: program}}
-	if err := site.Journal.Begin(change); err != nil {
-		return nil, err
-	}
-	g.config, g.change = found.Config, change
-	return g, nil
+	return nil, "", blame.Switch(sw.Name, err)
 }
 
 // Close implements dataplane.Switch.
@@ -70,20 +77,9 @@ func (g *guest) Close(ctx context.Context) error {
 	return err
 }
 
-// becomes is what becomes of the program that was replaced, for the record.
-func (g *guest) becomes() string {
-	if g.change == nil {
-		return g.name + ", which its server does not give whole: load it again"
-	}
-	return g.name + ", which is put back"
-}
-
 // putBack loads the program that was there before, once the plane is closed. Where that went wrong, or the switch is another
 // run's by now, the journal remembers to.
 func (g *guest) putBack(ctx context.Context) (err error) {
-	if g.change == nil {
-		return nil
-	}
 	select {
 	case <-g.left:
 		err = g.parted

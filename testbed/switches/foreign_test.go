@@ -48,8 +48,8 @@ func theirs(t *testing.T, server string) []byte {
 	return b
 }
 
-// tofino is a switch behind a server, or behind one that tells nobody the program whole.
-func tofino(t *testing.T, server string, withholds bool) inventory.Switch {
+// tofino is a switch behind a server; one of Stratum is as a test wants it.
+func tofino(t *testing.T, server string, as func(*personality.Personality)) inventory.Switch {
 	t.Helper()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -77,7 +77,7 @@ func tofino(t *testing.T, server string, withholds bool) inventory.Switch {
 		return sw
 	}
 	p := personality.Stratum()
-	p.Withholds = withholds
+	as(&p)
 	o.Device, sw.DeviceID = 1, 1
 	s, err := personality.Start(p, o)
 	if err != nil {
@@ -130,8 +130,8 @@ func TestForeign(t *testing.T) {
 		{name: "ours", before: "ours", after: "ours"},
 		{name: "ours, and others may be replaced", before: "ours", consent: true, after: "ours"},
 		{name: "another's", before: "fabric", refused: true, after: "fabric"},
-		{name: "another's, which may be replaced", before: "fabric", consent: true, replaced: "fabric, which is put back", after: "fabric"},
-		{name: "killed", before: "fabric", consent: true, killed: true, replaced: "fabric, which is put back", after: "ours", left: 1},
+		{name: "another's, which may be replaced", before: "fabric", consent: true, replaced: "fabric, to be put back at the end", after: "fabric"},
+		{name: "killed", before: "fabric", consent: true, killed: true, replaced: "fabric, to be put back at the end", after: "ours", left: 1},
 		{name: "not told whole", before: "fabric", consent: true, withholds: true, replaced: "fabric, which its server does not give whole", after: "ours"},
 	} {
 		for _, server := range []string{inventory.StratumConfig, inventory.BFRTConfig} {
@@ -139,7 +139,7 @@ func TestForeign(t *testing.T) {
 				continue // it tells files that it has loaded
 			}
 			t.Run(tt.name+", "+server, func(t *testing.T) {
-				sw := tofino(t, server, tt.withholds)
+				sw := tofino(t, server, func(p *personality.Personality) { p.Withholds = tt.withholds })
 				sw.ReplaceProgram = tt.consent
 				inv := &inventory.Inventory{Switches: []inventory.Switch{sw}}
 				log, err := journal.Open(t.TempDir(), journal.Header{Run: "run", Owner: "me", Began: time.Now()})
@@ -190,7 +190,7 @@ func TestForeign(t *testing.T) {
 						t.Errorf("the record says %q, want %q", got, tt.replaced)
 					}
 				}
-				if undone := log.Log().Undone(); (len(undone) > 0) != strings.HasSuffix(tt.replaced, "put back") {
+				if undone := log.Log().Undone(); (len(undone) > 0) != strings.HasSuffix(tt.replaced, "at the end") {
 					t.Errorf("while it is in use the journal has %+v", undone)
 				} else if len(undone) > 0 {
 					if config, err := undone[0].Undo.Program.Whole(); err != nil || len(config) == 0 || undone[0].Target != "switch tor1" {
@@ -213,5 +213,23 @@ func TestForeign(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestUntold: a switch whose server does not tell what it runs gets its program, and the record says that nobody knows what was
+// replaced.
+func TestUntold(t *testing.T) {
+	sw := tofino(t, inventory.StratumConfig, func(p *personality.Personality) { p.Untold = true })
+	inv := &inventory.Inventory{Switches: []inventory.Switch{sw}}
+	opened, err := Open(t.Context(), &Site{Inventory: inv, Topology: inv.Topology(),
+		Polite: func(string) bool { return true }, Mine: func(string) func(context.Context) error { return nil }}, sw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := opened.Facts().String(); !strings.Contains(got, "in place of whatever it ran, which its server does not tell") {
+		t.Errorf("the record says %q", got)
+	}
+	if err := errors.Join(opened.Plane().Close(t.Context()), opened.Close(t.Context())); err != nil {
+		t.Error(err)
 	}
 }

@@ -22,7 +22,7 @@ type pipeline struct {
 	topo  *inventory.Topology
 	plane dataplane.Switch
 	facts *results.SwitchFacts
-	guest *guest // nil: nobody else's program was replaced
+	guest *guest // nil: there is no program of somebody else to put back
 
 	mu   sync.Mutex
 	gnmi *gnmi.Client // nil: nobody has asked for it, or it has no such server
@@ -51,7 +51,8 @@ func openProgrammed(ctx context.Context, site *Site, sw inventory.Switch) (Switc
 		return nil, err
 	}
 	p := &pipeline{sw: sw, topo: site.Topology, plane: c}
-	if p.guest, err = displace(ctx, site, sw, c); err != nil {
+	var replaced string
+	if p.guest, replaced, err = displace(ctx, site, sw, c); err != nil {
 		return p, err
 	}
 	if p.guest != nil {
@@ -61,9 +62,7 @@ func openProgrammed(ctx context.Context, site *Site, sw inventory.Switch) (Switc
 		return p, err
 	}
 	facts := device.Facts(sw, program, c.Loaded())
-	if p.guest != nil {
-		facts.Replaced = p.guest.becomes()
-	}
+	facts.Replaced = replaced
 	p.facts = &facts
 	return p, nil
 }
