@@ -39,7 +39,13 @@ nic = {port = "tor1/[1-4]"}
 			t.Fatal(err)
 		}
 	}
-	s, err := kinds.Load(filepath.Join(dir, "experiment.toml"))
+	return lanesOf(t, filepath.Join(dir, "experiment.toml"))
+}
+
+// lanesOf reads an experiment: the lanes of its packets, and all that is wrong with it.
+func lanesOf(t *testing.T, path string) (lanes int, problems []string) {
+	t.Helper()
+	s, err := kinds.Load(path)
 	var ps tomlfile.Problems
 	switch {
 	case err == nil:
@@ -100,6 +106,69 @@ func TestProgramRoom(t *testing.T) {
 			}
 			if len(tt.want) == 0 && len(problems) > 0 {
 				t.Errorf("%q", problems)
+			}
+		})
+	}
+}
+
+// TestProgramElsewhere: a program limits the jobs whose packets may cross its switch, and no others of the site; a switch
+// without aggregators only passes packets on.
+func TestProgramElsewhere(t *testing.T) {
+	for _, tt := range []struct {
+		name, hosts, ps, sw string
+		aggregators         int // of the switch with the program
+		lanes               int
+		bad                 bool
+	}{
+		{"in the other rack", `"h1", "h2", "h3"`, "h4", "", 4096, 240, false},
+		{"in the other rack, with lanes that it does not sum", `"h1", "h2", "h3"`, "h4", "lanes = 100", 4096, 100, false},
+		{"in the other rack, synchronous", `"h1", "h2", "h3"`, "", `mode = "synchronous"`, 4096, 240, false},
+		{"a worker is there", `"h1", "h2", "h5"`, "h4", "", 4096, 32, false},
+		{"the PS is there", `"h1", "h2", "h3"`, "h5", "", 4096, 32, false},
+		{"the PS is there, with lanes that it does not sum", `"h1", "h2", "h3"`, "h5", "lanes = 100", 4096, 0, true},
+		{"it passes packets on", `"h1", "h2", "h3"`, "h5", "", 0, 240, false},
+		{"nobody knows yet where the PS is", `"h1", "h2", "h3"`, "", "", 4096, 32, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			ps := ""
+			if tt.ps != "" {
+				ps = fmt.Sprintf("ps = %q", tt.ps)
+			}
+			for name, text := range map[string]string{
+				"racks.toml": fmt.Sprintf(`version = 1
+[defaults]
+kind = "soft"
+rate = "100Gbit/s"
+gpus = 1
+[[switch]]
+name = "tor1"
+aggregators = 4096
+[[switch]]
+name = "tor2"
+aggregators = %d
+program = {p4info = "p4info.txtpb"}
+[[host]]
+name = "h[1-4]"
+nic = {port = "tor1/[1-4]"}
+[[host]]
+name = "h5"
+nic = {port = "tor2/1"}
+[[link]]
+a = "tor1/9"
+b = "tor2/9"
+rate = "100Gbit/s"
+`, tt.aggregators),
+				"p4info.txtpb":    fmt.Sprintf(`actions { preamble { name: "ingress.aggregate" structured_annotations { name: "inabench" kv_pair_list { %s } } } }`, annotated("lanes", 32)),
+				"experiment.toml": fmt.Sprintf("version = 1\ninventory = \"racks.toml\"\n[[job]]\nname = \"A\"\nhosts = [%s]\n%s\n[switch]\n%s\n", tt.hosts, ps, tt.sw),
+			} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lanes, problems := lanesOf(t, filepath.Join(dir, "experiment.toml"))
+			if lanes != tt.lanes || (len(problems) > 0) != tt.bad {
+				t.Errorf("%d lanes, want %d; %q", lanes, tt.lanes, problems)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ func Controlled(sw string, err error) error {
 
 // Foreign is the error of a switch that runs somebody else's program, as err says: it wraps ErrBusy and says what to do.
 func Foreign(sw string, err error) error {
-	return &marked{ErrBusy, err, "ask whose it is. With replace_program = true for switch " + sw + " in the inventory a run loads its own, and puts that back at its end; entries of it are lost"}
+	return &marked{ErrBusy, err, "ask whose it is. With replace_program = true for switch " + sw + " in the inventory a run loads its own, and puts that back at its end if its server gives it whole; entries of it are lost"}
 }
 
 // Leftover marks what could not be undone: the error wraps ErrLeftovers and says what to do. nil stays nil.

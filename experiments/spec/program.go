@@ -70,7 +70,7 @@ func (c *Checker) programs() {
 			aggregating = append(aggregating, j)
 		}
 	}
-	if len(aggregating) == 0 && len(c.Spec.Jobs) > 0 {
+	if rooms = c.crossed(rooms, aggregating); len(rooms) == 0 || len(aggregating) == 0 && len(c.Spec.Jobs) > 0 {
 		return
 	}
 	c.lanes(rooms)
@@ -83,10 +83,42 @@ func (c *Checker) programs() {
 	}
 }
 
+// crossed are the rooms of the switches that may sum packets of jobs: those with aggregators, on the ways of the fewest hops
+// from workers to where their sums go. They are all with aggregators where that is not known before jobs are placed.
+func (c *Checker) crossed(rooms []room, jobs []*Job) []room {
+	rooms = slices.DeleteFunc(slices.Clone(rooms), func(r room) bool { return r.sw.Aggregators == 0 })
+	topo, on := c.Lab.Inv.Topology(), map[string]bool{}
+	for _, j := range jobs {
+		to := j.PS
+		if c.Spec.Switch.Mode == "synchronous" && len(j.Hosts) > 0 {
+			to = j.Hosts[0]
+		}
+		if to == "" || len(j.Hosts) == 0 {
+			return rooms
+		}
+		for _, h := range j.Hosts {
+			ways, err := topo.Between(h, to)
+			if err != nil {
+				return rooms // what is wrong with names is told elsewhere
+			}
+			for _, l := range ways {
+				on[topo.Links[l].To] = true
+			}
+		}
+	}
+	if len(jobs) == 0 {
+		return rooms
+	}
+	return slices.DeleteFunc(rooms, func(r room) bool { return !on[r.sw.Name] })
+}
+
 // lanes checks how many lanes packets have.
 func (c *Checker) lanes(rooms []room) {
 	const at = "switch.lanes"
 	sw := &c.Spec.Switch
+	if c.Reported(at) {
+		return
+	}
 	if !c.Has(at) {
 		sw.Lanes = least(rooms, func(r room) int64 { return int64(r.Lanes) }).Lanes
 	}

@@ -165,6 +165,9 @@ func (s *Server) listOf(w io.Writer, p page, rows []row, version string) error {
 	if err != nil {
 		root = s.root
 	}
+	if p.Sheet != "" { // who has the file need not know where the store is
+		root = filepath.Base(root)
+	}
 	data := struct {
 		page
 		Root                           string
@@ -234,6 +237,9 @@ func (s *Server) runOf(w io.Writer, p page, which row, before, version string) (
 	dir := filepath.Join(s.root, which.Dir)
 	if data.Rec, err = results.ReadRecord(dir); err != nil {
 		data.Rec, data.Error = &results.Record{}, err.Error()
+		if p.Sheet != "" {
+			data.Error = strings.ReplaceAll(data.Error, dir, which.Dir)
+		}
 	}
 	if data.Rec.Complete() {
 		data.Took = human.Elapsed(data.Rec.Finished.Sub(data.Rec.Started))

@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"errors"
 	"html"
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,7 +20,7 @@ import (
 var saveLink = regexp.MustCompile(`<a id="save" href="([^"]*)" download>`)
 
 // TestSave: each page leads to itself as one file, which asks no server for anything: it has its styles, no scripts, no
-// forms that are seen, and links that say which server they lead to.
+// forms that are seen, no paths of this machine, and links that say which server they lead to.
 func TestSave(t *testing.T) {
 	root := t.TempDir()
 	first, last := put(t, root, night("two-jobs", 0)), put(t, root, night("two-jobs", 24))
@@ -28,6 +30,10 @@ func TestSave(t *testing.T) {
 	}
 	defer going.Close()
 	running := filepath.Base(going.Path)
+	broken := "2001-01-01T00-00-00Z-broken"
+	if err := errors.Join(os.Mkdir(filepath.Join(root, broken), 0o777), os.WriteFile(filepath.Join(root, broken, results.RecordFile), []byte("{"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
 	suite := Night{ID: "n1", Suite: "nightly", Started: time.Unix(1e9, 0), Verdict: "fail", Text: func(w io.Writer) error {
 		_, err := io.WriteString(w, `FAIL <a href="/runs/">`)
 		return err
@@ -38,6 +44,7 @@ func TestSave(t *testing.T) {
 		{"/?verdict=pass", "runs.html", h.URL + "/runs/" + last + "/"},
 		{"/runs/" + last + "/", "runs-" + last + ".html", h.URL + "/runs/" + last + "/report.html"},
 		{"/runs/" + running + "/", "runs-" + running + ".html", "</span> running</span>"},
+		{"/runs/" + broken + "/", "runs-" + broken + ".html", broken},
 		{"/nights", "nights.html", h.URL + "/nights/n1/"},
 		{"/nights/n1/", "nights-n1.html", "FAIL &lt;a href=&#34;/runs/&#34;&gt;"},
 		{"/history?metric=goodput&experiment=two-jobs", "history.html", `id="series-0"`},
@@ -62,7 +69,7 @@ func TestSave(t *testing.T) {
 				t.Errorf("%s as a file has %s %d times", tt.address, want, strings.Count(text, want))
 			}
 		}
-		for _, never := range []string{"<script", "<link", "<nav", `href="/`, `src="`} {
+		for _, never := range []string{"<script", "<link", "<nav", `href="/`, `src="`, root} { // not even where the store is
 			if strings.Contains(text, never) {
 				t.Errorf("%s as a file has %s", tt.address, never)
 			}

@@ -220,7 +220,7 @@ func Facts(sw inventory.Switch, p Program, l dataplane.Loaded) results.SwitchFac
 	}
 }
 
-// PutBack loads a program that Switch.Foreign has told of into a switch that runs one of INA, and reports whether it did; with
+// PutBack loads a program that Switch.Foreign has told of into a switch that runs one of INA or none, and reports whether it did; with
 // dry, whether it would. It leaves alone what somebody has loaded since.
 func PutBack(ctx context.Context, sw inventory.Switch, cables []Cable, config []byte, dry bool, o dataplane.Options) (done bool, err error) {
 	c, err := Dial(ctx, sw, cables, o)

@@ -61,22 +61,37 @@ func (d *Diagnosis) ask(ctx context.Context, inv *inventory.Inventory, sw invent
 		return err
 	}
 	switch err := c.Attach(ctx); {
-	case errors.Is(err, dataplane.ErrNoPipeline):
-		d.Pipeline = "none yet"
 	case err == nil && c.Loaded().Cookie == program.cookie():
 		d.Pipeline = "that of the inventory"
 	case err == nil:
 		d.Pipeline = fmt.Sprintf("another, with p4info sha256 %.12s", c.Loaded().P4Info)
-	case errors.Is(err, p4.ErrUnknown) || errors.Is(err, p4.ErrInvalid) || errors.Is(err, bfrt.ErrInfo):
-		d.Pipeline = "one that is not inabench's"
-		if found, err := c.Foreign(ctx); err == nil && found != nil {
-			d.Pipeline += ": " + found.Name
+	case errors.Is(err, dataplane.ErrNoPipeline) || errors.Is(err, p4.ErrUnknown) || errors.Is(err, p4.ErrInvalid) || errors.Is(err, bfrt.ErrInfo):
+		if d.Pipeline, err = whose(ctx, c, sw, err); err != nil {
+			return err
 		}
 	default:
 		return err
 	}
 	d.Links, err = links(ctx, c, sw, cables)
 	return err
+}
+
+// whose is the program of a switch in words, where that cannot be used as it is; unused says why.
+func whose(ctx context.Context, c dataplane.Switch, sw inventory.Switch, unused error) (string, error) {
+	found, err := c.Foreign(ctx)
+	switch {
+	case errors.Is(err, dataplane.ErrUntold):
+		return "one that its server does not tell", nil
+	case err != nil:
+		return "", err
+	case found != nil && sw.ReplaceProgram:
+		return "one that is not inabench's, which a run replaces: " + found.Name, nil
+	case found != nil:
+		return "one that is not inabench's, which no run replaces without replace_program: " + found.Name, nil
+	case errors.Is(unused, dataplane.ErrNoPipeline):
+		return "none yet", nil
+	}
+	return "one of inabench's, of another version", nil
 }
 
 // cookie is that of the program when it is pushed.

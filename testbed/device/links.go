@@ -45,8 +45,11 @@ func (l Link) String() string {
 
 // Hint is what to do about a link that is wrong.
 func (l Link) Hint() string {
-	if l.Setup == "" && !l.Up && len(l.Errors) == 0 {
+	switch {
+	case l.Setup == "" && !l.Up && len(l.Errors) == 0:
 		return "look at the cable and its other end; with device_config \"bfrt\" a run sets ports up when it loads its program, unless port.manual is true"
+	case !l.Up && l.Setup != "" && len(l.Wrong) == 1:
+		return "look at the cable and its other end, which must have the speed, FEC and autonegotiation of this one: " + l.Setup
 	}
 	return "give both ends of the cable one speed, FEC and autonegotiation, and say in the inventory which: rate of the cable, port = {fec = \"rs\", autoneg = \"off\"}"
 }
@@ -79,7 +82,7 @@ func linkOf(s bfrt.PortState, sw inventory.Switch, cable Cable) Link {
 	want := bfrt.Link{Speed: cable.Rate, FEC: cmp.Or(sw.Port.FEC, "none"), Autoneg: cmp.Or(sw.Port.Autoneg, "default"), Lanes: sw.Port.Lanes}
 	setup := inWords(want.Speed, want.FEC, want.Autoneg)
 	if sw.Port.Manual {
-		setup = inventory.BitRate(want.Speed).String()
+		setup = speed(want.Speed)
 	}
 	if !s.There {
 		out.Wrong = []string{"is not set up, should be up with " + setup}
@@ -94,7 +97,7 @@ func linkOf(s bfrt.PortState, sw inventory.Switch, cable Cable) Link {
 	if !s.Up {
 		out.Wrong = append(out.Wrong, "is down, should be up")
 	}
-	differ("speed", inventory.BitRate(s.Speed), inventory.BitRate(want.Speed))
+	differ("speed", speed(s.Speed), speed(want.Speed))
 	if sw.Port.Manual {
 		return out
 	}
@@ -107,8 +110,16 @@ func linkOf(s bfrt.PortState, sw inventory.Switch, cable Cable) Link {
 }
 
 // inWords is how a port is set up.
-func inWords(speed float64, fec, autoneg string) string {
-	return fmt.Sprintf("%v, FEC %s, autonegotiation %s", inventory.BitRate(speed), fec, autoneg)
+func inWords(rate float64, fec, autoneg string) string {
+	return fmt.Sprintf("%s, FEC %s, autonegotiation %s", speed(rate), fec, autoneg)
+}
+
+// speed is that of a port in words; 0: the server has a word for it that is not known here.
+func speed(rate float64) string {
+	if rate == 0 {
+		return "a speed that is not known"
+	}
+	return inventory.BitRate(rate).String()
 }
 
 // linksByGNMI are ports as a gNMI server tells them: whether they are up, and what went wrong there. It is asked for no more,

@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/p4"
@@ -115,5 +117,30 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%d wrong, want %d (-want +got):\n%s", bad, tt.bad, diff)
 			}
 		})
+	}
+}
+
+// TestWhose: whose program a switch runs is told with its name, and whether a run leaves it there.
+func TestWhose(t *testing.T) {
+	_, inv := lab(t)
+	c, err := device.Dial(t.Context(), inv.Switches[0], nil, dataplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := bfrt.Config{
+		Program: "fabric", BFRT: []byte(`{"tables": [{"name": "pipe.FabricIngress.acl", "id": 5, "table_type": "MatchAction_Direct", "key": [], "data": []}]}`),
+		Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{9}}},
+	}
+	if err := errors.Join(c.Restore(t.Context(), theirs.Marshal()), c.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for replace, want := range map[bool]string{
+		false: "one that is not inabench's, which no run replaces without replace_program: fabric",
+		true:  "one that is not inabench's, which a run replaces: fabric",
+	} {
+		inv.Switches[0].ReplaceProgram = replace
+		if d := device.Diagnose(t.Context(), inv, inv.Switches[0], 10*time.Second); d.Pipeline != want {
+			t.Errorf("%+v, want %q", d, want)
+		}
 	}
 }

@@ -144,7 +144,7 @@ type Script struct {
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
 }
 
-// Program loads a program of somebody else into a switch again, if that runs one of INA by then.
+// Program loads a program of somebody else into a switch again, if that runs one of INA by then, or none.
 type Program struct {
 	Name   string `json:"name"`
 	Config []byte `json:"config"` // as dataplane.Foreign has it, by gzip
