@@ -245,10 +245,7 @@ func cleanSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Swi
 			err = fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
 		}
 	}()
-	if err := client.Attach(ctx); err != nil {
-		if errors.Is(err, dataplane.ErrNoPipeline) {
-			err = nil // it has been restarted: there is nothing in it
-		}
+	if ours, err := device.Attach(ctx, client); !ours || err != nil {
 		return batch, err
 	}
 	if batch.Jobs, err = client.ReadJobs(ctx); err != nil {

@@ -373,13 +373,7 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 		return "", err
 	}
 	defer func() { err = errors.Join(err, client.Close(ctx)) }()
-	if found, err := client.Foreign(ctx); found != nil || err != nil && !errors.Is(err, dataplane.ErrUntold) {
-		return "", err // with a program of somebody else there is nothing of ours in it
-	}
-	if err := client.Attach(ctx); err != nil {
-		if errors.Is(err, dataplane.ErrNoPipeline) {
-			err = nil // it has been started again: there is nothing in it
-		}
+	if ours, err := device.Attach(ctx, client); !ours || err != nil {
 		return "", err
 	}
 	var found dataplane.Batch

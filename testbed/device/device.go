@@ -220,8 +220,21 @@ func Facts(sw inventory.Switch, p Program, l dataplane.Loaded) results.SwitchFac
 	}
 }
 
-// PutBack loads a program that Switch.Foreign has told of into a switch that runs one of INA or none, and reports whether it did; with
-// dry, whether it would. It leaves alone what somebody has loaded since.
+// Attach is Switch.Attach where the switch runs a program of INA. Otherwise there is nothing of INA in it, and Attach reports
+// false.
+func Attach(ctx context.Context, c dataplane.Switch) (bool, error) {
+	found, err := c.Foreign(ctx)
+	if found != nil || err != nil && !errors.Is(err, dataplane.ErrUntold) {
+		return false, err
+	}
+	if err := c.Attach(ctx); !errors.Is(err, dataplane.ErrNoPipeline) { // of one that has been started again
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// PutBack loads a program that Switch.Foreign has told of into a switch that runs one of INA, or none, and reports whether it
+// did; with dry, whether it would. It leaves alone what somebody has loaded since.
 func PutBack(ctx context.Context, sw inventory.Switch, cables []Cable, config []byte, dry bool, o dataplane.Options) (done bool, err error) {
 	c, err := Dial(ctx, sw, cables, o)
 	if err != nil {
