@@ -21,7 +21,7 @@ type Table struct {
 }
 
 // Row is one policy's. Ratios are its cost over the least cost, at least 1, +Inf where
-// it left a job without a place.
+// it left a job without a place. A cost within Tolerance of what a Solver found is the optimum.
 type Row struct {
 	Policy             string
 	Ratios             []float64 // by instance; NaN where the optimum is 0 or unknown
@@ -65,7 +65,7 @@ func Gap(ctx context.Context, policies []cluster.Policy, instances []Instance, o
 			if err != nil {
 				return nil, fmt.Errorf("instance %d: policy %s: %w", i, p.Name(), err)
 			}
-			t.Rows[k].add(i, cost, best.Cost)
+			t.Rows[k].add(i, cost, &best)
 		}
 	}
 	for k := range t.Rows {
@@ -91,7 +91,11 @@ func (in *Instance) ask(p cluster.Policy, seed uint64) (float64, error) {
 	return in.cost(c), nil
 }
 
-func (r *Row) add(i int, cost, best float64) {
+func (r *Row) add(i int, cost float64, optimum *Solution) {
+	best, slack := optimum.Cost, 1e-9
+	if optimum.Proof != nil {
+		slack = Tolerance
+	}
 	if math.IsInf(cost, 1) {
 		r.Unplaced++
 	}
@@ -105,10 +109,10 @@ func (r *Row) add(i int, cost, best float64) {
 	case cost > 0:
 		r.Paid++
 	}
-	if cost <= best*(1+1e-9) {
+	if cost <= best*(1+slack) {
 		r.Optimal++
 	}
-	if cost < best*(1-1e-9) {
+	if cost < best*(1-slack) {
 		r.Below++
 	}
 	r.Ratios = append(r.Ratios, ratio)

@@ -1,6 +1,7 @@
 package exact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,14 +77,17 @@ func (in *Instance) program(ctx context.Context, o Options) (Solution, error) {
 			best.Proof.Status = lp.Optimal
 			break
 		}
-		if a.Status == lp.Optimal && !p.refine(a.Values, round) {
-			return Solution{}, fmt.Errorf("%s: its placement costs %v s, and by its rates %v s", a.Solver, best.Cost, a.Objective*p.seconds)
-		}
 		if a.Status == lp.Stopped {
 			break
 		}
+		if !p.refine(a.Values, round) {
+			if said := a.Objective * p.seconds; best.Cost > said*(1+Tolerance) {
+				return Solution{}, fmt.Errorf("%s: its placement costs %v s, and by its rates %v s", a.Solver, best.Cost, said)
+			}
+			break // optimal only within a gap of the solver's own
+		}
 	}
-	if best.Places == nil && len(in.Batch) > 0 {
+	if best.Places == nil {
 		return Solution{}, fmt.Errorf("%s, after %.3g s: %w", best.Proof.Solver, best.Proof.Seconds, ErrTime)
 	}
 	best.Proof.Bound = min(best.Proof.Bound, best.Cost)
@@ -95,7 +99,7 @@ func (in *Instance) program(ctx context.Context, o Options) (Solution, error) {
 
 // add adds what a solver said of one more program. Tangents are never above 1/v, so that all bounds hold.
 func (p *Proof) add(a lp.Answer, seconds float64) {
-	p.Solver, p.Version = a.Solver, a.Version
+	p.Solver, p.Version = a.Solver, cmp.Or(a.Version, p.Version)
 	p.Bound = max(p.Bound, a.Bound*seconds)
 	p.Seconds += a.Elapsed.Seconds()
 	p.Programs++

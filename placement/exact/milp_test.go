@@ -3,6 +3,7 @@ package exact_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -80,6 +81,7 @@ func TestProgramAnswers(t *testing.T) {
 	}{
 		"optimal":                     {[]lp.Answer{{Status: lp.Optimal, Objective: 2000, Bound: 2000, Values: solved(2)}}, exact.Proof{Status: lp.Optimal, Bound: 16, Seconds: 1, Programs: 1}},
 		"optimal as far as it counts": {[]lp.Answer{{Status: lp.Optimal, Objective: 1999.9, Bound: 1999.9, Values: solved(1.9999)}}, exact.Proof{Status: lp.Optimal, Bound: 15.9992, Gap: 0.00005, Seconds: 1, Programs: 1}},
+		"optimal within its own gap":  {[]lp.Answer{{Status: lp.Optimal, Objective: 2000, Bound: 1999, Values: solved(2)}}, exact.Proof{Status: lp.Stopped, Bound: 15.992, Gap: 0.0005, Seconds: 1, Programs: 1}},
 		"optimal with finer tangents": {[]lp.Answer{
 			{Status: lp.Optimal, Objective: 1900, Bound: 1900, Values: solved(1.9)},
 			{Status: lp.Optimal, Objective: 2000, Bound: 2000, Values: solved(2)},
@@ -129,6 +131,62 @@ func TestProgramFails(t *testing.T) {
 		got, err := exact.Solve(t.Context(), tiny(t), exact.Options{Solver: &told{answers: []lp.Answer{tt.answer}}})
 		if err == nil || tt.is != nil && !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.want) || got.Places != nil {
 			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// Without a batch the cost is that of the jobs that run, if the solver comes to it in time.
+func TestProgramWithoutBatch(t *testing.T) {
+	in := tiny(t)
+	place := cluster.Placement{Parts: []cluster.Part{{Server: 0, GPUs: 1}, {Server: 1, GPUs: 1}}, PS: []int{0}}
+	in.Running, in.Batch = []exact.Running{{Job: in.Batch[0], Place: place}}, nil
+	optimal := &told{answers: []lp.Answer{{Status: lp.Optimal, Objective: 2000, Bound: 2000, Values: solved(2)}}}
+	if s, err := exact.Solve(t.Context(), in, exact.Options{Solver: optimal}); err != nil || !s.Optimal() || math.Abs(s.Cost-16) > 1e-9 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	stopped := &told{answers: []lp.Answer{{Status: lp.Stopped, Bound: math.Inf(-1)}}}
+	if s, err := exact.Solve(t.Context(), in, exact.Options{Solver: stopped}); !errors.Is(err, exact.ErrTime) {
+		t.Errorf("out of time: %+v, %v", s, err)
+	}
+}
+
+// beside is a policy that places all jobs on the servers 0 and 1, with the PS on this one.
+type beside int
+
+func (s beside) Name() string { return fmt.Sprintf("beside %d", s) }
+
+func (s beside) Place(c *cluster.Cluster, batch []cluster.Job, _ uint64) []cluster.Placement {
+	out := make([]cluster.Placement, len(batch))
+	for i, j := range batch {
+		p := cluster.Placement{Parts: []cluster.Part{{Server: 0, GPUs: 1}, {Server: 1, GPUs: 1}}, PS: []int{int(s)}}
+		if c.Enter(j, p) == nil {
+			out[i] = p
+		}
+	}
+	return out
+}
+
+// A solver's optimum has its tolerance in the table of gaps, too: a policy that is that little better has
+// found it, and is not below it. Here the PS is best on server 1, whose link is a little faster.
+func TestGapTolerance(t *testing.T) {
+	for name, tt := range map[string]struct {
+		link  float64
+		below int
+	}{"within it": {1.00005, 0}, "beyond it": {1.01, 1}} {
+		in, err := exact.Parse(strings.NewReader(fmt.Sprintf("rack 2 1\nserver 0 1 1\nserver 0 1 %v\njob 2 8", tt.link)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := 2 * tt.link // with the PS on server 0, which the solver says is best
+		s := &told{answers: []lp.Answer{{Status: lp.Optimal, Objective: 1000 * c, Bound: 1000 * c, Values: solved(c)}}}
+		table, err := exact.Gap(t.Context(), []cluster.Policy{beside(0), beside(1)}, []exact.Instance{in}, exact.Options{Solver: s})
+		if err != nil || table.Instances != 1 {
+			t.Fatalf("%s: %+v, %v", name, table, err)
+		}
+		for k, below := range []int{0, tt.below} {
+			if r := table.Rows[k]; r.Optimal != 1 || r.Below != below || r.Worst != 1 {
+				t.Errorf("%s: %+v, want %d below", name, r, below)
+			}
 		}
 	}
 }

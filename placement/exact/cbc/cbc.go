@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,9 +53,13 @@ func Find() (Solver, error) {
 	return Solver{Path: path}, nil
 }
 
+// errLate is of a cbc that was killed as it went on beyond its limit and Grace.
+var errLate = errors.New(Program + " was killed")
+
 // Minimise has cbc solve a program within a limit of time by the clock. A program that it finds
-// infeasible, or for which it finds nothing in time, is no error but an answer. Errors wrap ErrAnswer,
-// that of ctx, or say why cbc could not be run.
+// infeasible, or for which it finds nothing in time, is no error but an answer; so is one beyond whose
+// limit and Grace it goes on, for which it is killed. Errors wrap ErrAnswer, that of ctx, or say why cbc
+// could not be run.
 func (s Solver) Minimise(ctx context.Context, p *lp.Program, limit time.Duration) (lp.Answer, error) {
 	dir, err := os.MkdirTemp("", "inabench-cbc-")
 	if err != nil {
@@ -68,10 +73,13 @@ func (s Solver) Minimise(ctx context.Context, p *lp.Program, limit time.Duration
 	begun := time.Now()
 	log, err := s.run(ctx, limit, program, "-timeMode", "elapsed", "-sec", strconv.FormatFloat(limit.Seconds(), 'f', -1, 64),
 		"-solve", "-solution", solution)
+	elapsed := time.Since(begun)
+	if errors.Is(err, errLate) {
+		return lp.Answer{Solver: Program, Status: lp.Stopped, Bound: math.Inf(-1), Elapsed: elapsed}, nil
+	}
 	if err != nil {
 		return lp.Answer{}, err
 	}
-	elapsed := time.Since(begun)
 	found, err := bounded.ReadFile(solution, bounded.Config)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return lp.Answer{}, fmt.Errorf("%w: %w", ErrAnswer, err)
@@ -83,8 +91,7 @@ func (s Solver) Minimise(ctx context.Context, p *lp.Program, limit time.Duration
 
 // run is what cbc prints with these arguments.
 func (s Solver) run(ctx context.Context, limit time.Duration, args ...string) (string, error) {
-	late := fmt.Errorf("%w: it went on when its %v were over, and was killed", ErrAnswer, limit)
-	inTime, cancel := context.WithTimeoutCause(ctx, limit+cmp.Or(s.Grace, 30*time.Second), late)
+	inTime, cancel := context.WithTimeoutCause(ctx, limit+cmp.Or(s.Grace, 30*time.Second), errLate)
 	defer cancel()
 	cmd := exec.CommandContext(inTime, s.Path, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

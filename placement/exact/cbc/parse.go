@@ -16,12 +16,10 @@ import (
 // on time - objective value 13.50000000". "(no integer solution - continuous used)" in it says that the
 // values are of no solution: some that should be whole are not. The lines below it are those of variables
 // that are not 0: a number, the name, the value, the reduced cost; ** stands before one that is out of its
-// bounds. What cbc prints ends with a summary that has, unless it solved all, the lower bound.
+// bounds. What cbc prints ends with a summary that has, unless it solved all, the lower bound, rounded to
+// three decimals.
 func Parse(log, solution string) (lp.Answer, error) {
-	a := lp.Answer{Solver: Program, Version: field(log, "Version:"), Bound: math.Inf(-1)}
-	if v, err := strconv.ParseFloat(field(log, "Lower bound:"), 64); err == nil && !math.IsNaN(v) {
-		a.Bound = v
-	}
+	a := lp.Answer{Solver: Program, Version: field(log, "Version:"), Bound: bound(field(log, "Lower bound:"))}
 	if solution == "" {
 		return withoutSolution(a, log)
 	}
@@ -56,6 +54,19 @@ func Parse(log, solution string) (lp.Answer, error) {
 	}
 	a.Bound = min(a.Bound, a.Objective) // the summary has fewer digits
 	return a, nil
+}
+
+// unbounded is from where on cbc means no number: it begins with 1e50.
+const unbounded = 1e50
+
+// bound is the least that a printed bound can have been before it was rounded; -Inf: it says nothing.
+func bound(text string) float64 {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(math.Abs(v) < unbounded) {
+		return math.Inf(-1)
+	}
+	_, decimals, _ := strings.Cut(text, ".")
+	return v - math.Pow10(-len(decimals))/2
 }
 
 // withoutSolution is the answer where cbc left no solution: what it printed has to say why.

@@ -21,8 +21,7 @@ type brancher struct {
 // do without more vertices than deep: that way is followed to one solution, and is the last.
 func (b *brancher) run(g *graph, best int64, nodes, deep int) (proven bool) {
 	b.best, b.nodes, b.deep, b.found, b.steps = best, nodes, deep, false, b.steps[:0]
-	root := b.level(0)
-	root.copy(g)
+	b.level(0).copy(g)
 	b.in = resized(b.in, g.words)
 	b.search(0)
 	return b.nodes > 0
@@ -37,21 +36,20 @@ func (b *brancher) level(depth int) *graph {
 
 // search looks at the graph of a level, which it uses up.
 func (b *brancher) search(depth int) {
+	if depth > b.deep {
+		b.descend(b.level(depth))
+		return
+	}
 	g := b.level(depth)
 	for b.nodes > 0 {
-		if depth <= b.deep {
-			b.nodes--
-		}
+		b.nodes--
 		b.steps = g.reduce(everyRule, b.steps)
 		v := g.widest()
 		if v < 0 {
 			b.leaf(g)
-			if depth > b.deep {
-				b.nodes = 0
-			}
 			return
 		}
-		if depth <= b.deep && g.base+g.cover() <= b.best {
+		if g.base+g.cover() <= b.best {
 			return
 		}
 		known := len(b.steps)
@@ -61,6 +59,21 @@ func (b *brancher) search(depth int) {
 		b.search(depth + 1)
 		b.steps = g.take(v, b.steps[:known])
 	}
+}
+
+// descend goes to one solution, always without the widest vertex, if there are nodes left,
+// and leaves none.
+func (b *brancher) descend(g *graph) {
+	if b.nodes <= 0 {
+		return
+	}
+	b.steps = g.reduce(everyRule, b.steps)
+	for v := g.widest(); v >= 0; v = g.widest() {
+		g.remove(v)
+		b.steps = g.reduce(everyRule, b.steps)
+	}
+	b.leaf(g)
+	b.nodes = 0
 }
 
 // leaf keeps a solution that is better.

@@ -3,6 +3,7 @@ package pack
 import (
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 )
 
 // climber is the iterated local search of Andrade, Resende and Werneck ("Fast local search
@@ -18,7 +19,7 @@ import (
 // of one for each neighbour.
 type climber struct {
 	g      *graph
-	digits int // of a tightness
+	digits int // of a tightness, which is a degree at most
 
 	now, kept solution // kept: the last local optimum that was accepted
 	best      set
@@ -55,7 +56,7 @@ func (s *solution) copy(o *solution) {
 // start climbs from an independent set of a graph of which no vertex was removed.
 func (c *climber) start(g *graph, in set, seed uint64) {
 	n := len(g.weight)
-	c.g, c.digits, c.round = g, bits.Len(uint(n)), 0
+	c.g, c.digits, c.round = g, bits.Len(uint(max(1, slices.Max(g.degree)))), 0
 	c.now.reset(g.words, c.digits)
 	c.kept.reset(g.words, c.digits)
 	c.free, c.fresh = resized(c.free, g.words), resized(c.fresh, g.words)
@@ -208,14 +209,14 @@ func (c *climber) fill() {
 // there was a way. In kept there was none, so one of those that come in is only now kept
 // out by one vertex, or by another one.
 func (c *climber) swap() bool {
-	in, one, weight := c.now.in, c.now.one, c.g.weight
+	one, weight := c.now.one, c.g.weight
 	for i := range c.fresh {
 		c.fresh[i] = one[i] &^ c.kept.one[i]
 	}
-	for v := range in.all {
-		if !c.kept.in.has(v) {
-			for i, word := range c.g.row(v) {
-				c.fresh[i] |= word & one[i]
+	for i, come := range c.now.in { // few, of many: by words
+		for come &^= c.kept.in[i]; come != 0; come &= come - 1 {
+			for k, word := range c.g.row(int32(i<<6 + bits.TrailingZeros64(come))) {
+				c.fresh[k] |= word & one[k]
 			}
 		}
 	}

@@ -9,7 +9,8 @@ import (
 // to be: more than so many nodes are not looked at. It is for small instances. It begins
 // with Solve's solution with the same preferred items and 20 moves for each item. With
 // capacities of 1 the nodes are those of branch and reduce, for each component of the
-// conflict graph; one of more than 512 items is not proven.
+// conflict graph, beside a hundred that Solve looks at; one of more than 512 items is not
+// proven.
 func (s *Solver) Exact(p *Problem, preferred []int, nodes int) (chosen []int, proven bool) {
 	proven = s.solve(p, preferred, effort{moves: 20 * p.Len(), seed: 1, nodes: nodes})
 	if proven || s.exclusive() {

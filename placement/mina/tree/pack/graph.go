@@ -109,10 +109,12 @@ func (g *graph) measure() {
 	}
 }
 
-// part makes it the graph of some vertices of another, numbered in their order. Index is
-// memory for as many vertices as that one has.
+// part makes it the graph of some vertices of another, which has been reduced: none is
+// dirty. They are numbered in their order. Index is memory for as many vertices as that
+// one has.
 func (g *graph) part(o *graph, vertices, index []int32) {
 	g.reset(len(vertices))
+	clear(g.dirty)
 	for i, v := range vertices {
 		index[v] = int32(i)
 		g.weight[i], g.degree[i] = o.weight[v], o.degree[v]
@@ -131,10 +133,11 @@ func (g *graph) component(vertices []int32, rest set) []int32 {
 	rest.drop(v)
 	vertices = append(vertices[:0], v)
 	for at := 0; at < len(vertices); at++ {
-		for u := range g.row(vertices[at]).all {
-			if rest.has(u) {
-				rest.drop(u)
-				vertices = append(vertices, u)
+		for i, word := range g.row(vertices[at]) {
+			word &= rest[i]
+			rest[i] &^= word
+			for ; word != 0; word &= word - 1 {
+				vertices = append(vertices, int32(i<<6+bits.TrailingZeros64(word)))
 			}
 		}
 	}
@@ -142,12 +145,13 @@ func (g *graph) component(vertices []int32, rest set) []int32 {
 	return vertices
 }
 
-// widest is the living vertex with most neighbours, of those the last; -1: none is left.
+// widest is the vertex with most neighbours, of those the last; -1: none has any. Removed
+// ones have none, nor do living ones once heavy has taken those.
 func (g *graph) widest() int32 {
-	widest := int32(-1)
-	for v := range g.alive.all {
-		if widest < 0 || g.degree[v] >= g.degree[widest] {
-			widest = v
+	widest, most := int32(-1), int32(1)
+	for v, degree := range g.degree {
+		if degree >= most {
+			widest, most = int32(v), degree
 		}
 	}
 	return widest

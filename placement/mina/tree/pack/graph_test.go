@@ -82,7 +82,7 @@ func small(t *testing.T, f func(t *testing.T, r *rand.Rand, g *graph)) {
 
 // Each rule, and all of them together, keep what the best solution weighs, and what they
 // noted makes one of that of the rest. The other way round, a solution of the whole is one
-// of the rest.
+// of the rest. A second time they find nothing.
 func TestRules(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -113,6 +113,11 @@ func TestRules(t *testing.T) {
 					if rest.degree[v] != int32(bits.OnesCount64(rest.row(v)[0])) {
 						t.Errorf("%d has %d neighbours, is said to have %d", v, bits.OnesCount64(rest.row(v)[0]), rest.degree[v])
 					}
+					rest.dirty.add(v)
+				}
+				left := bits.OnesCount64(rest.alive[0])
+				if again := rest.reduce(tt.use, nil); len(again) > 0 || bits.OnesCount64(rest.alive[0]) != left {
+					t.Errorf("%d were left, and then %b by %v", left, rest.alive, again)
 				}
 			})
 			if removed == 0 {
@@ -177,6 +182,12 @@ func TestBranch(t *testing.T) {
 		if proven := b.run(g, -1, 1+r.IntN(5), r.IntN(3)); proven && b.best != want {
 			t.Errorf("in few nodes: %d is proven, the best is %d", b.best, want)
 		}
+		if proven := b.run(g, -1, 1<<20, 0); !b.found || proven && b.best != want {
+			t.Errorf("one way down: %d (found: %v, proven: %v), the best is %d", b.best, b.found, proven, want)
+		}
+		if got, err := weigh(g, b.in); err != nil || got != b.best {
+			t.Errorf("one way down: %b weighs %d, is said to weigh %d (%v)", b.in, got, b.best, err)
+		}
 	})
 }
 
@@ -209,7 +220,7 @@ func TestClimb(t *testing.T) {
 	for i := range 60 {
 		n := 2 + r.IntN(150)
 		g := randomGraph(r, n, 0.02+r.Float64()/4, i%2 == 0)
-		if g.widest() < 0 || g.degree[g.widest()] == 0 {
+		if g.widest() < 0 {
 			continue // nothing is outside
 		}
 		var c, again climber
@@ -234,10 +245,7 @@ func TestClimb(t *testing.T) {
 					holders++
 				}
 			}
-			tight := 0
-			for d := range c.digits {
-				tight |= int(c.now.tight[int(v>>6)*c.digits+d]>>(v&63)&1) << d
-			}
+			tight := tightness(&c, v)
 			if tight != holders || c.now.one.has(v) != (holders == 1) || c.now.in.has(v) != (holders == 0) {
 				t.Fatalf("seed %d, graph %d: vertex %d has a tightness of %d, want %d; it is in: %v",
 					*seed, i, v, tight, holders, c.now.in.has(v))
@@ -256,6 +264,89 @@ func TestClimb(t *testing.T) {
 					t.Errorf("seed %d, graph %d: %d and %d are better than %d", *seed, i, u, y, x)
 				}
 			}
+		}
+	}
+}
+
+// tightness is what a search has counted of a vertex.
+func tightness(c *climber, v int32) int {
+	tight := 0
+	for d := range c.digits {
+		tight |= int(c.now.tight[int(v>>6)*c.digits+d]>>(v&63)&1) << d
+	}
+	return tight
+}
+
+// A vertex that all others keep out has the largest tightness that there can be.
+func TestTightest(t *testing.T) {
+	for n := int32(2); n < 20; n++ {
+		g := &graph{}
+		g.reset(int(n))
+		in := make(set, g.words)
+		for v := range n {
+			g.weight[v] = 1
+			if v > 0 {
+				g.row(0).add(v)
+				g.row(v).add(0)
+				in.add(v)
+			}
+		}
+		g.measure()
+		var c climber
+		c.start(g, in, 1)
+		if got := tightness(&c, 0); got != int(n-1) || c.value != int64(n-1) {
+			t.Errorf("%d of %d are chosen, which keep the last one out %d times", c.value, n, got)
+		}
+	}
+}
+
+// A component is all that edges lead to, one by one, in order.
+func TestComponent(t *testing.T) {
+	r := rand.New(rand.NewPCG(*seed, 7))
+	for i := range 20 {
+		g := randomGraph(r, 1+r.IntN(200), 0.01, false)
+		lowest := make([]int32, len(g.weight)) // vertex that edges lead to, by vertex
+		for v := range lowest {
+			lowest[v] = int32(v)
+		}
+		for again := true; again; {
+			again = false
+			for v := range lowest {
+				for u := range g.row(int32(v)).all {
+					if lowest[u] < lowest[v] {
+						lowest[v], again = lowest[u], true
+					}
+				}
+			}
+		}
+		for rest := slices.Clone(g.alive); rest.first() >= 0; {
+			var want []int32
+			for v, to := range lowest {
+				if to == rest.first() {
+					want = append(want, int32(v))
+				}
+			}
+			if got := g.component(nil, rest); !slices.Equal(got, want) {
+				t.Fatalf("seed %d, graph %d: %v are connected, want %v", *seed, i, got, want)
+			}
+		}
+	}
+}
+
+// Small components have two climbs for a move, larger ones one, and the largest as many as
+// those of 1,024 vertices. A component has its part of all.
+func TestClimbs(t *testing.T) {
+	for _, tt := range []struct{ moves, n, all, want int }{
+		{200, 100, 100, 400},
+		{200, 50, 100, 200},
+		{384, 192, 192, 768},
+		{400, 200, 200, 400},
+		{2048, 1024, 1024, 2048},
+		{16384, 8192, 8192, 2048},
+		{0, 100, 100, 0},
+	} {
+		if got := climbs(tt.moves, tt.n, tt.all); got != tt.want {
+			t.Errorf("%d moves, %d of %d vertices: %d climbs, want %d", tt.moves, tt.n, tt.all, got, tt.want)
 		}
 	}
 }

@@ -53,7 +53,8 @@ func resized[T any](s []T, n int) []T {
 // whether it is known to be optimal. The search starts with the preferred items, as far as
 // they fit, or with what peeling finds without them, if that weighs more. With capacities
 // above 1 it does both, one after the other. Moves are those of a local search: with
-// capacities of 1 a move is two climbs to local optima, with others the choice of an item.
+// capacities of 1 a move is a climb to a local optimum, or two where that takes little time
+// and less than one where it takes much; with others it is the choice of an item.
 func (s *Solver) Solve(p *Problem, preferred []int, moves int, seed uint64) (chosen []int, optimal bool) {
 	optimal = s.solve(p, preferred, effort{moves: moves, seed: seed})
 	return s.chosen(), optimal
