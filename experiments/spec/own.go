@@ -2,6 +2,7 @@ package spec
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -35,6 +36,16 @@ func (s *Spec) OwnPolicy(name string) *OwnPolicy {
 func (p *OwnPolicy) Rule() string {
 	c := policy.Command{Command: p.Command}
 	return c.Rule()
+}
+
+// Files are the parts of the policy's command that are files in the experiment's folder: its program, as a rule.
+func (p *OwnPolicy) Files(folder string) (files []string) {
+	for _, arg := range p.Command {
+		if info, err := os.Stat(filepath.Join(folder, arg)); err == nil && info.Mode().IsRegular() && !filepath.IsAbs(arg) {
+			files = append(files, arg)
+		}
+	}
+	return files
 }
 
 // PolicyNames are those of the policies that the experiment can name: of a spec that says nothing, the built-in ones.
