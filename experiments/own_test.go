@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/policy"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -148,5 +151,13 @@ func TestOwnPolicyFiles(t *testing.T) {
 	path := filepath.Join(dir, "mine.py")
 	if len(files) != 1 || files[path] == "" {
 		t.Errorf("files %v, want %s alone", files, path)
+	}
+}
+
+// TestOwnPolicyTimeout: an experiment that says nothing gives a policy as long as `inabench policy check` does.
+func TestOwnPolicyTimeout(t *testing.T) {
+	f, _ := reflect.TypeFor[spec.OwnPolicy]().FieldByName("Timeout")
+	if got, err := time.ParseDuration(f.Tag.Get("default")); err != nil || got != policy.DefaultTimeout {
+		t.Errorf("timeout is %v by default, policy.DefaultTimeout %v: %v", got, policy.DefaultTimeout, err)
 	}
 }
