@@ -77,7 +77,7 @@ func (t *Trace) values(tr *trace.Trace) ([]float64, error) {
 		users[j.User] = true
 	}
 	for _, user := range slices.Sorted(maps.Keys(of)) {
-		if !users[user] && t.Jobs == 0 { // a sample may have none of theirs
+		if !users[user] && t.Jobs == 0 && t.Resample == "" { // a sample, or a part, may have none of theirs
 			delete(users, "")
 			return nil, spec.Invalid(tomlfile.WithHint(tomlfile.DidYouMean(user, slices.Sorted(maps.Keys(users))), "%s has no job of user %q, to whom user_values gives a value", tr.Name, user))
 		}
