@@ -14,7 +14,6 @@ import (
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/placement/cluster"
-	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -176,7 +175,7 @@ func (p *Policy) explain(err error) error {
 		err = errors.New("it ended without an answer")
 	}
 	err = fmt.Errorf("policy %s: %s: %w", p.command.Name, strings.Join(p.command.Command, " "), err)
-	if text := human.Printable(strings.TrimSpace(said)); text != "" {
+	if text := strings.TrimSpace(said); text != "" {
 		err = fmt.Errorf("%w; it said: %s", err, text)
 	}
 	return err
