@@ -174,11 +174,7 @@ func (p *Policy) explain(err error) error {
 	default:
 		err = errors.New("it ended without an answer")
 	}
-	err = fmt.Errorf("policy %s: %s: %w", p.command.Name, strings.Join(p.command.Command, " "), err)
-	if text := strings.TrimSpace(said); text != "" {
-		err = fmt.Errorf("%w; it said: %s", err, text)
-	}
-	return err
+	return supervise.Explain("policy "+p.command.Name, p.command.Command, err, said)
 }
 
 // names are those of a cluster.

@@ -85,6 +85,15 @@ func Output(ctx context.Context, c Config, limit int64) (out []byte, said string
 	return out, said, err
 }
 
+// Explain is an error about a program that somebody named, with its arguments and the end of what it wrote to stderr.
+func Explain(what string, argv []string, err error, said string) error {
+	err = fmt.Errorf("%s: %s: %w", what, strings.Join(argv, " "), err)
+	if said = strings.TrimSpace(said); said != "" {
+		err = fmt.Errorf("%w; it said: %s", err, said)
+	}
+	return err
+}
+
 // Dialogue is a program on this machine that is spoken with line by line. It is not safe for concurrent use.
 type Dialogue struct {
 	*local
