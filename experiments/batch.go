@@ -93,6 +93,11 @@ func filesOf(s *spec.Spec) (map[string]string, error) {
 	add(s.Catalogue, "catalogue")
 	add(s.PatternsPath, "patterns")
 	for _, p := range s.Points() {
+		if own := p.Spec.OwnPolicy(p.Spec.Placement.Policy); own != nil {
+			for _, file := range own.Files(filepath.Dir(s.File)) {
+				add(file, "")
+			}
+		}
 		if st, ok := kinds.Of(p.Spec).(study.Reader); ok {
 			st.Files(add)
 		}

@@ -3,12 +3,16 @@ package experiments
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/policy"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -114,5 +118,46 @@ values = ["netpack", "mine"]
 	}
 	if err := simulate(`["/bin/sh", "-c", "echo no idea >&2; exit 1"]`); !errors.Is(err, spec.ErrInput) || !strings.Contains(err.Error(), "it said: no idea") {
 		t.Errorf("error %v", err)
+	}
+	lazy := `import json, sys
+for line in sys.stdin:
+    r = json.loads(line)
+    if "batch" in r:
+        print(json.dumps({"batch": r["batch"], "jobs": [{"id": j["id"]} for j in r["waiting"]]}), flush=True)
+`
+	if err := simulate(fmt.Sprintf("[%q, \"-c\", %q]", python, lazy)); !errors.Is(err, spec.ErrInput) || !strings.Contains(err.Error(), "mine does not place job ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestOwnPolicyFiles: a sweep elsewhere is not resumed with another policy than it was begun with: its program is one of the
+// files of the experiment, where it is beside that.
+func TestOwnPolicyFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"mine.py": "first", "other.py": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := strings.Replace(ownPolicy, `["/bin/sh", "-c", %q]`, `["python3", "mine.py", "/dev/null"]`, 1) + "[[policy]]\nname = \"other\"\ncommand = [\"./other.py\"]\n"
+	s, err := kinds.Parse(filepath.Join(dir, "exp.toml"), fmt.Appendf(nil, text, "mine"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filesOf(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "mine.py")
+	if len(files) != 1 || files[path] == "" {
+		t.Errorf("files %v, want %s alone", files, path)
+	}
+}
+
+// TestOwnPolicyTimeout: an experiment that says nothing gives a policy as long as `inabench policy check` does.
+func TestOwnPolicyTimeout(t *testing.T) {
+	f, _ := reflect.TypeFor[spec.OwnPolicy]().FieldByName("Timeout")
+	if got, err := time.ParseDuration(f.Tag.Get("default")); err != nil || got != policy.DefaultTimeout {
+		t.Errorf("timeout is %v by default, policy.DefaultTimeout %v: %v", got, policy.DefaultTimeout, err)
 	}
 }

@@ -162,7 +162,7 @@ func (e *staleError) Hint() string {
 func (p *SavedPlan) Explain(ctx context.Context) error {
 	for i, pt := range p.spec.Points() {
 		if _, ok := kinds.Of(pt.Spec).(study.Placer); !ok {
-			p.Points[i].Why = &study.Why{Policy: pt.Spec.Placement.Policy, Rule: why.Rule(pt.Spec.Placement.Policy)}
+			p.Points[i].Why = &study.Why{Policy: pt.Spec.Placement.Policy, Rule: why.Rule(pt.Spec, pt.Spec.Placement.Policy)}
 			continue
 		}
 		placed, err := why.Place(ctx, pt.Spec, pt.Spec.Placement.Policy, pt.Spec.Inventory(), pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)

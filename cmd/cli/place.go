@@ -576,7 +576,7 @@ func plan(c study.Choice) string {
 func writePolicies(w io.Writer) error {
 	var rows [][2]string
 	for _, p := range spec.Policies() {
-		rows = append(rows, [2]string{p.Name(), why.Rule(p.Name())})
+		rows = append(rows, [2]string{p.Name(), why.Rule(&spec.Spec{}, p.Name())})
 	}
 	writeRows(w, rows)
 	_, err := fmt.Fprintln(w, "Parameter servers go where the fewest flows are, or where Equation 1 says.")

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -42,6 +44,9 @@ func policyCheckCommand() *cli.Command {
 			if len(command) == 0 || command[0] == "" {
 				return usagef("inabench policy check ./mine.py", "policy check: which command?")
 			}
+			if _, err := exec.LookPath(command[0]); errors.Is(err, exec.ErrNotFound) {
+				return usagef("a file in this folder is ./"+command[0], "policy check: %v", err)
+			}
 			if c.Duration("timeout") <= 0 {
 				return usagef("", "--timeout must be above zero")
 			}
@@ -54,8 +59,16 @@ func policyCheckCommand() *cli.Command {
 	}
 }
 
-// checkPolicy does all checks, each on processes of its own, and says how they went.
+// checkPolicy does all checks, each on processes of its own, and says how they went. Of a command that answers nothing at
+// all it says just that.
 func checkPolicy(c *cli.Context, command policy.Command, seed uint64) error {
+	err := answers(c.Context, command)
+	switch {
+	case c.Context.Err() != nil:
+		return context.Cause(c.Context)
+	case err != nil:
+		return inputError{err, "docs/POLICY.md has the contract"}
+	}
 	names := slices.Concat(policycheck.Cluster(nil, nil), policycheck.Inventory(nil, nil))
 	broken := 0
 	for i := range names {
@@ -78,6 +91,20 @@ func checkPolicy(c *cli.Context, command policy.Command, seed uint64) error {
 			fmt.Errorf("%s breaks %d of %d rules", strings.Join(command.Command, " "), broken, len(names)),
 			fmt.Sprintf("--seed %d brings them again; docs/POLICY.md has the rules", seed),
 		}
+	}
+	return nil
+}
+
+// answers asks a policy once. The error is that nothing comes, whatever may be wrong with what comes.
+func answers(ctx context.Context, command policy.Command) error {
+	p, err := policy.Start(ctx, command)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	_, _ = placement.On(p).Place(policycheck.Racks(1, 1, 1), []placement.Job{{ID: 1, Name: "A", GPUs: 1, Collective: placement.INA}}, 1)
+	if err := p.Err(); !errors.Is(err, policy.ErrAnswer) {
+		return err
 	}
 	return nil
 }

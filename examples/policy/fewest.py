@@ -16,17 +16,16 @@ import json
 import sys
 
 
-def choose(job, racks, free):
-    """Hosts for a job, [(host, gpus), ...], or none if it has to wait."""
-    everywhere = [host for hosts in racks for host in hosts]
-    exact = [h for h in everywhere if free[h] >= job["gpus"]]
+def choose(job, hosts, groups, free):
+    """Hosts for a job, [(host, gpus), ...], or none if it has to wait; several are of the first group that has room."""
+    exact = [h for h in hosts if free[h] >= job["gpus"]]
     if exact:  # the host on which it leaves least
         return [(min(exact, key=lambda h: free[h]), job["gpus"])]
-    for hosts in racks + [everywhere]:
-        if sum(free[h] for h in hosts) < job["gpus"]:
+    for group in groups:
+        if sum(free[h] for h in group) < job["gpus"]:
             continue
         chosen, left = [], job["gpus"]
-        for h in sorted(hosts, key=lambda h: -free[h]):  # sorted keeps the order of equals
+        for h in sorted(group, key=lambda h: -free[h]):  # sorted keeps the order of equals
             gpus = min(free[h], left)
             if gpus > 0:
                 chosen.append((h, gpus))
@@ -39,11 +38,14 @@ def place(cluster, request):
     """The answer to a request."""
     free = {h["name"]: h["free"] for h in request["hosts"]}
     flows = {h["name"]: h["flows"] for h in request["hosts"]}
-    linked = [h["name"] for h in cluster["hosts"] if h["link"] != 0]
-    racks = [[h["name"] for h in cluster["hosts"] if h["switch"] == s["name"]] for s in cluster["switches"]]
+    hosts = [h["name"] for h in cluster["hosts"]]
+    racks = [
+        [h["name"] for h in cluster["hosts"] if h["switch"] == s["name"] and h["link"] != 0] for s in cluster["switches"]
+    ]
+    linked = sum(racks, [])  # a job on several hosts needs links
     jobs = []
     for job in request["waiting"]:
-        workers = choose(job, racks, free)
+        workers = choose(job, hosts, racks + [linked], free)
         ps = []
         for _ in range(job["ps"] if len(workers) > 1 else 0):
             ps.append(min(linked, key=lambda h: flows[h]))

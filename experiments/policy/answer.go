@@ -20,7 +20,10 @@ var ErrAnswer = errors.New("bad answer")
 const maxAnswer = 4 << 20
 
 // names are those of a cluster's hosts and ToR switches, by their numbers.
-type names struct{ hosts, switches []string }
+type names struct {
+	hosts, switches []string
+	number          map[string]int // of hosts
+}
 
 // asked is a batch, and all that its answer is held against.
 type asked struct {
@@ -54,6 +57,9 @@ type move struct {
 // parse reads an answer: the jobs that are placed, in the order in which they take their GPUs. The error has
 // everything that is wrong, and wraps ErrAnswer unless the policy says itself that it has no answer.
 func (a *asked) parse(text []byte) ([]move, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, fmt.Errorf("%w: an empty line", ErrAnswer)
+	}
 	var answer Answer
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -71,7 +77,10 @@ func (a *asked) parse(text []byte) ([]move, error) {
 	case *answer.Batch != a.batch:
 		return nil, fmt.Errorf("%w: it is about batch %d, asked was %d: one line answers one request", ErrAnswer, *answer.Batch, a.batch)
 	}
-	c := checker{asked: a, left: slices.Clone(a.free), seen: make([]bool, len(a.jobs))}
+	c := checker{asked: a, left: slices.Clone(a.free), seen: make([]bool, len(a.jobs)), waiting: map[int]int{}}
+	for i, j := range a.jobs {
+		c.waiting[j.ID] = i
+	}
 	var moves []move
 	for i := range answer.Jobs {
 		if m, ok := c.placed(&answer.Jobs[i]); ok {
@@ -89,12 +98,13 @@ func (a *asked) parse(text []byte) ([]move, error) {
 	return moves, nil
 }
 
-// checker collects what is wrong with an answer.
+// checker collects what is wrong with an answer. Its time is bounded by the answer's length and the racks of a job.
 type checker struct {
 	*asked
 	bounded.Problems
-	left []int  // GPUs by host, without those of jobs before
-	seen []bool // by job of the batch
+	left    []int       // GPUs by host, without those of jobs before
+	seen    []bool      // by job of the batch
+	waiting map[int]int // jobs of the batch by ID
 }
 
 // placed is a job's move; not ok where it waits.
@@ -103,9 +113,9 @@ func (c *checker) placed(p *Placed) (m move, ok bool) {
 		c.Add("a job without an id")
 		return m, false
 	}
-	m.job = slices.IndexFunc(c.jobs, func(j cluster.Job) bool { return j.ID == *p.ID })
+	m.job, ok = c.waiting[*p.ID]
 	switch {
-	case m.job < 0:
+	case !ok:
 		c.Add("job %d: it is not in the batch, which has %s", *p.ID, c.ids())
 		return m, false
 	case c.seen[m.job]:
@@ -141,14 +151,14 @@ func (c *checker) ids() string {
 
 // workers are a job's GPUs by host, which it takes.
 func (c *checker) workers(j *cluster.Job, workers []Worker) (parts []cluster.Part) {
-	gpus := 0
+	gpus, there := 0, map[int]bool{} // hosts
 	for _, w := range workers {
 		gpus += min(max(0, w.GPUs), j.GPUs+1) // whatever it says, the sum is none by chance
 		h := c.host(j, w.Host)
 		switch {
 		case h < 0:
 			continue
-		case slices.ContainsFunc(parts, func(p cluster.Part) bool { return p.Server == h }):
+		case there[h]:
 			c.Add("job %d: host %s is there twice, one worker has all GPUs of a host", j.ID, w.Host)
 			continue
 		case w.GPUs < 1:
@@ -160,6 +170,7 @@ func (c *checker) workers(j *cluster.Job, workers []Worker) (parts []cluster.Par
 		default:
 			c.left[h] -= w.GPUs
 		}
+		there[h] = true
 		parts = append(parts, cluster.Part{Server: h, GPUs: w.GPUs})
 	}
 	if gpus != j.GPUs {
@@ -178,15 +189,15 @@ func sum(gpus, want int) string {
 
 // host is a host's number; -1 where there is none of the name.
 func (c *checker) host(j *cluster.Job, name string) int {
-	h := slices.Index(c.hosts, name)
-	if h < 0 {
-		known := "there is none"
-		if n := len(c.hosts); n > 0 {
-			known = fmt.Sprintf("there are %s to %s", c.hosts[0], c.hosts[n-1])
-		}
-		c.Add("job %d: unknown host %.80q, %s", j.ID, name, known)
+	if h, ok := c.number[name]; ok {
+		return h
 	}
-	return h
+	known := "there is none"
+	if n := len(c.hosts); n > 0 {
+		known = fmt.Sprintf("there are %s to %s", c.hosts[0], c.hosts[n-1])
+	}
+	c.Add("job %d: unknown host %.80q, %s", j.ID, name, known)
+	return -1
 }
 
 // servers are the hosts of a job's parameter servers.
@@ -216,22 +227,35 @@ func (c *checker) plain(j *cluster.Job, at *cluster.Placement, aggregate []strin
 		return nil
 	}
 	racks := c.racks(at)
-	var all []string
+	var own []string
 	for _, r := range racks {
-		all = append(all, c.switches[r])
-		if !slices.Contains(aggregate, c.switches[r]) && adds(j.Traffic) {
-			plain = append(plain, r)
+		own = append(own, c.switches[r])
+	}
+	switch {
+	case !adds(j.Traffic):
+		if len(aggregate) > 0 {
+			c.Add("job %d: switch %.80q is to aggregate, no switch does for traffic %s", j.ID, aggregate[0], traffics[j.Traffic])
 		}
+		return nil
+	case len(aggregate) > len(own):
+		c.Add("job %d: %d switches are to aggregate, its switches are %s", j.ID, len(aggregate), strings.Join(own, ", "))
+		return nil
 	}
 	for i, name := range aggregate {
 		switch {
-		case !adds(j.Traffic):
-			c.Add("job %d: switch %.80q is to aggregate, no switch does for traffic %s", j.ID, name, traffics[j.Traffic])
 		case slices.Contains(aggregate[:i], name):
 			c.Add("job %d: switch %.80q is to aggregate twice", j.ID, name)
-		case !slices.Contains(all, name):
-			c.Add("job %d: switch %.80q is to aggregate, its switches are %s", j.ID, name, strings.Join(all, ", "))
+		case !slices.Contains(own, name):
+			c.Add("job %d: switch %.80q is to aggregate, its switches are %s", j.ID, name, strings.Join(own, ", "))
 		}
+	}
+	for i, r := range racks {
+		if !slices.Contains(aggregate, own[i]) {
+			plain = append(plain, r)
+		}
+	}
+	if j.Traffic == cluster.Tree && !at.Local() && len(plain) > 0 {
+		c.Add("job %d: switch %s is not to aggregate, but for traffic tree nobody else adds up", j.ID, c.switches[plain[0]])
 	}
 	return plain
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/placement/cluster"
-	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -30,6 +29,9 @@ type Command struct {
 	// Twice has every request asked twice: another answer is an error.
 	Twice bool
 }
+
+// Rule is by what it chooses servers, as far as anybody here knows.
+func (c *Command) Rule() string { return "what " + strings.Join(c.Command, " ") + " says" }
 
 // DefaultTimeout is how long an answer may take: interpreters take seconds to start.
 const DefaultTimeout = 10 * time.Second
@@ -64,8 +66,8 @@ func Start(ctx context.Context, c Command) (*Policy, error) {
 // Name implements cluster.Policy.
 func (p *Policy) Name() string { return p.command.Name }
 
-// Rule is by what it chooses servers, as far as anybody here knows.
-func (p *Policy) Rule() string { return "what " + strings.Join(p.command.Command, " ") + " says" }
+// Rule is the command's.
+func (p *Policy) Rule() string { return p.command.Rule() }
 
 // Err is why it has not placed the last batch; nil: it has. After an error it places nothing.
 func (p *Policy) Err() error { return p.err }
@@ -157,28 +159,27 @@ func (p *Policy) explain(err error) error {
 	said, end := p.dialogue.End()
 	var exit *supervise.ExitError
 	switch {
+	case errors.Is(err, ErrAnswer): // it says what is wrong
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v: is what it writes flushed?", p.command.Timeout)
 	case errors.Is(err, bounded.ErrTooLarge):
 		err = fmt.Errorf("%w: %w, for an answer to this request", ErrAnswer, err)
-	case !errors.Is(err, io.EOF):
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 	case errors.As(end, &exit):
 		err = fmt.Errorf("it ended without an answer: %w", exit.How())
 	case end != nil:
 		err = end
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("it ended without the end of its line")
 	default:
 		err = errors.New("it ended without an answer")
 	}
-	err = fmt.Errorf("policy %s: %s: %w", p.command.Name, strings.Join(p.command.Command, " "), err)
-	if text := human.Printable(strings.TrimSpace(said)); text != "" {
-		err = fmt.Errorf("%w; it said: %s", err, text)
-	}
-	return err
+	return supervise.Explain("policy "+p.command.Name, p.command.Command, err, said)
 }
 
 // names are those of a cluster.
 func (c *Command) names(cfg cluster.Config) names {
-	n := names{c.Hosts, c.Switches}
+	n := names{hosts: c.Hosts, switches: c.Switches, number: map[string]int{}}
 	if len(n.hosts) != len(cfg.Servers) {
 		n.hosts = nil
 		in := make([]int, len(cfg.Racks)) // hosts by rack, so far
@@ -192,6 +193,9 @@ func (c *Command) names(cfg cluster.Config) names {
 		for r := range cfg.Racks {
 			n.switches = append(n.switches, fmt.Sprint("tor", r+1))
 		}
+	}
+	for i, name := range n.hosts {
+		n.number[name] = i
 	}
 	return n
 }
@@ -235,7 +239,7 @@ func (a *asked) request(c *cluster.Cluster, seed uint64) *Request {
 	for _, j := range a.jobs {
 		r.Waiting = append(r.Waiting, Job{
 			ID: j.ID, GPUs: j.GPUs, Traffic: traffics[j.Traffic], PS: serversOf(&j), Bytes: j.Bytes, Compute: j.Compute,
-			Skew: j.Skew, Value: j.Value, Waited: j.Waited,
+			Skew: j.Skew, Seconds: j.Seconds, Value: j.Value, Waited: j.Waited,
 		})
 	}
 	return r

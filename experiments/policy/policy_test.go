@@ -116,6 +116,7 @@ func TestParse(t *testing.T) {
 		{"unknown switch", `["tor2"]`, `["core"]`, []string{`job 1: switch "core" is to aggregate, its switches are tor1, tor2`}},
 		{"switch twice", `["tor2"]`, `["tor2", "tor2"]`, []string{`job 1: switch "tor2" is to aggregate twice`}},
 		{"switch of a PS job", `"ps": ["r1h1", "r1h1"]`, `"ps": ["r1h1", "r1h1"], "aggregate": ["tor1"]`, []string{"job 3: switch \"tor1\" is to aggregate, no switch does for traffic ps"}},
+		{"too many switches", `["tor2"]`, `["tor2", "tor1", "core"]`, []string{"job 1: 3 switches are to aggregate, its switches are tor1, tor2"}},
 		{"waits with a PS", `"workers": []`, `"workers": [], "ps": ["r1h1"]`, []string{"job 4: it has no workers, and yet a ps"}},
 		{"all at once", `"r1h2", "gpus": 2}, {"host": "r2h1"`, `"h9", "gpus": 7}, {"host": "h8"`, []string{`host "h9"`, `host "h8"`, "have more GPUs"}},
 	} {
@@ -139,6 +140,22 @@ func TestParse(t *testing.T) {
 	many := `{"batch": 0, "jobs": [` + strings.Repeat(`{"id": 77},`, 900) + `{"id": 77}]}`
 	if _, err := question(two(t), batch()).parse([]byte(many)); err == nil || len(err.Error()) > 4000 || !strings.Contains(err.Error(), "more problems") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestTree: nobody but switches adds up for a job without parameter servers, so none of its own may be left out.
+func TestTree(t *testing.T) {
+	for aggregate, want := range map[string]string{
+		`null`:             "",
+		`["tor1", "tor2"]`: "",
+		`["tor2"]`:         "job 1: switch tor1 is not to aggregate, but for traffic tree nobody else adds up",
+		`[]`:               "job 1: switch tor1 is not to aggregate",
+	} {
+		text := `{"batch": 0, "jobs": [{"id": 1, "workers": [{"host": "r1h2", "gpus": 2}, {"host": "r2h1", "gpus": 1}], "aggregate": ` + aggregate + `}]}`
+		_, err := question(two(t), []cluster.Job{{ID: 1, GPUs: 3, Traffic: cluster.Tree}}).parse([]byte(text))
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("aggregate %s: error %v, want %q", aggregate, err, want)
+		}
 	}
 }
 
@@ -186,6 +203,9 @@ func TestHostile(t *testing.T) {
 		"hangs":            {"sleep 1000", soon, []string{"no answer within 300ms: is what it writes flushed?"}},
 		"deaf":             {"trap '' TERM HUP; while :; do sleep 1; done", soon, []string{"no answer within 300ms"}},
 		"too late":         {"read a; read b; sleep 30; " + one, soon, []string{"no answer within 300ms"}},
+		"an empty line":    {"echo; sleep 1000", ever, []string{"bad answer: an empty line"}},
+		"no end of a line": {"printf '{}'", ever, []string{"it ended without the end of its line"}},
+		"dies in a line":   {"printf '{}'; exit 3", ever, []string{"it ended without an answer: exit status 3"}},
 		"half a line":      {"printf '{\"batch\": 0'; sleep 1000", soon, []string{"no answer within 300ms"}},
 		"floods":           {"yes | tr -d '\\n'", ever, []string{"bad answer", "too large"}},
 		"floods in lines":  {"yes", ever, []string{"bad answer", "invalid character"}},
@@ -195,7 +215,7 @@ func TestHostile(t *testing.T) {
 		"dies when asked":  {"read a; read b; kill -9 $$", ever, []string{"it ended without an answer: killed by SIGKILL"}},
 		"ends":             {"exit 0", ever, []string{"it ended without an answer"}},
 		"much to say":      {"yes error | head -100000 >&2; echo the end >&2; exit 1", ever, []string{"the end"}},
-		"moves the cursor": {"printf '\\033[2Jgone\\n' >&2; exit 1", ever, []string{"it said: \uFFFD[2Jgone"}},
+		"a traceback":      {"printf 'Traceback\n  line 3\n' >&2; exit 1", ever, []string{"it said: Traceback\n  line 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait
@@ -287,8 +307,10 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s lacks %s", text, want)
 		}
 	}
-	got := question(c, batch()[:1]).request(c, math.MaxUint64)
-	if got.Seed != 1<<53-1 || got.Hosts[0].Free != 1 || got.Hosts[3].Left != 0 || !math.IsInf(float64(got.Running[0].Rate), 1) || got.Waiting[0].PS != 1 {
+	waits := batch()[:1]
+	waits[0].Seconds = 60
+	got := question(c, waits).request(c, math.MaxUint64)
+	if got.Seed != 1<<53-1 || got.Hosts[0].Free != 1 || got.Hosts[3].Left != 0 || !math.IsInf(float64(got.Running[0].Rate), 1) || got.Waiting[0].PS != 1 || got.Waiting[0].Seconds != 60 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -305,9 +327,10 @@ func python(t *testing.T) []string {
 	return []string{path, example}
 }
 
-// TestExample: the example keeps all rules of policies, in two processes.
+// TestExample: the example keeps all rules of policies, in two processes, and puts no part of a job on a host without a link.
 func TestExample(t *testing.T) {
 	command := Command{Name: "fewest", Command: python(t), Timeout: time.Minute, Twice: true}
+	linkless := two(t)
 	var two [2]*Policy
 	for i := range two {
 		var err error
@@ -320,6 +343,9 @@ func TestExample(t *testing.T) {
 		if err := check.Run(7); err != nil {
 			t.Errorf("%s: %v", check.Name, err)
 		}
+	}
+	if got := two[0].Place(linkless, []cluster.Job{{ID: 1, GPUs: 5}}, 1)[0]; two[0].Err() != nil || len(got.Parts) != 3 {
+		t.Errorf("placed at %v, error %v", got, two[0].Err())
 	}
 }
 

@@ -91,6 +91,7 @@ type Job struct {
 	Bytes   float64 `json:"bytes"`   // of gradients in an iteration; 0: not known
 	Compute float64 `json:"compute"` // s of computing in an iteration; 0: not known
 	Skew    float64 `json:"skew"`    // the part of bytes that the largest tensor has; 0: not known
+	Seconds float64 `json:"seconds"` // that it is estimated to run; 0: not known
 	Value   float64 `json:"value"`   // among the jobs that wait; 0: 1
 	Waited  int     `json:"waited"`  // batches in which it was passed over
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
@@ -159,11 +158,7 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 		Name: "predictor " + p.Name, Argv: p.Command, Dir: p.Dir, Stdin: doc.String(), Grace: grace,
 	}, most)
 	fail := func(err error) error {
-		err = fmt.Errorf("predictor %s: %s: %w", p.Name, strings.Join(p.Command, " "), err)
-		if text := strings.TrimSpace(said); text != "" {
-			err = fmt.Errorf("%w; it said: %s", err, text)
-		}
-		return err
+		return supervise.Explain("predictor "+p.Name, p.Command, err, said)
 	}
 	var exit *supervise.ExitError
 	switch {

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,13 +23,29 @@ type OwnPolicy struct {
 	Timeout inventory.Duration `toml:"timeout" default:"10s"` // for one batch
 }
 
-// own is the experiment's own policy of a name; nil: there is none.
-func (s *Spec) own(name string) *OwnPolicy {
+// OwnPolicy is the experiment's own policy of a name; nil: there is none.
+func (s *Spec) OwnPolicy(name string) *OwnPolicy {
 	i := slices.IndexFunc(s.Policies, func(p OwnPolicy) bool { return p.Name == name })
 	if i < 0 {
 		return nil
 	}
 	return &s.Policies[i]
+}
+
+// Rule is by what the policy chooses servers.
+func (p *OwnPolicy) Rule() string {
+	c := policy.Command{Command: p.Command}
+	return c.Rule()
+}
+
+// Files are the parts of the policy's command that are files in the experiment's folder: its program, as a rule.
+func (p *OwnPolicy) Files(folder string) (files []string) {
+	for _, arg := range p.Command {
+		if info, err := os.Stat(filepath.Join(folder, arg)); err == nil && info.Mode().IsRegular() && !filepath.IsAbs(arg) {
+			files = append(files, arg)
+		}
+	}
+	return files
 }
 
 // PolicyNames are those of the policies that the experiment can name: of a spec that says nothing, the built-in ones.
@@ -40,11 +57,11 @@ func (s *Spec) PolicyNames() []string {
 	return names
 }
 
-// OpenPolicy finds a placement by its name, and starts it where it is the experiment's own; a built-in one has what these
+// OpenPolicy finds a policy by its name, and starts it where it is the experiment's own; a built-in one has what these
 // options say of it. Whoever has opened it calls end; the end of ctx ends it, too. What one's own does wrong, as cluster.Err
 // says it, wraps ErrInput.
 func (s *Spec) OpenPolicy(ctx context.Context, name string, o Options) (p cluster.Policy, end func(), err error) {
-	own := s.own(name)
+	own := s.OwnPolicy(name)
 	if own == nil {
 		p, err = Policy(name, o)
 		return p, func() {}, err

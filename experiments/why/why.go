@@ -92,8 +92,11 @@ func Place(ctx context.Context, s *spec.Spec, name string, inv *inventory.Invent
 	return out, nil
 }
 
-// Rule is by what a built-in policy chooses servers; empty for others.
-func Rule(name string) string {
+// Rule is by what a policy that the spec s can name chooses servers; empty where nobody says.
+func Rule(s *spec.Spec, name string) string {
+	if own := s.OwnPolicy(name); own != nil {
+		return own.Rule()
+	}
 	p, err := spec.Policy(name, spec.Options{})
 	if err != nil {
 		return ""

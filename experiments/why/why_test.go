@@ -40,7 +40,7 @@ func TestPlace(t *testing.T) {
 		if a, b := text(t, want), text(t, got.Plan); a != b {
 			t.Errorf("%s: explained it places\n%s\notherwise\n%s", p.Name(), b, a)
 		}
-		if got.Why.Policy != p.Name() || got.Why.Rule == "" || got.Why.Rule != Rule(p.Name()) || len(got.Waiting) > 0 {
+		if got.Why.Policy != p.Name() || got.Why.Rule == "" || got.Why.Rule != Rule(&spec.Spec{}, p.Name()) || len(got.Waiting) > 0 {
 			t.Errorf("%s: %+v, %v", p.Name(), got.Why, got.Waiting)
 		}
 		if strings.HasPrefix(p.Name(), "titan") {
@@ -81,6 +81,10 @@ func TestPlace(t *testing.T) {
 		if len(seen) != len(jobs) {
 			t.Errorf("%s: reasons for %v", p.Name(), seen)
 		}
+	}
+	own := &spec.Spec{Policies: []spec.OwnPolicy{{Name: "mine", Command: []string{"./mine", "-x"}}}}
+	if got := Rule(own, "mine"); got != "what ./mine -x says" {
+		t.Errorf("the rule of a policy of one's own is %q", got)
 	}
 	if _, err := Place(t.Context(), &spec.Spec{}, "none", inv, jobs, 1); err == nil {
 		t.Error("no error for an unknown policy")

@@ -1,9 +1,13 @@
 package policycheck
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/cluster"
 )
@@ -58,6 +62,73 @@ func TestCluster(t *testing.T) {
 		p := broken{baseline.FirstFit(), c.place}
 		var said []string
 		for _, check := range Cluster(p, p) {
+			if err := check.Run(1); err != nil {
+				said = append(said, err.Error())
+			}
+		}
+		text := strings.Join(said, "\n")
+		if (text == "") != (c.want == "") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %q, want %q", name, text, c.want)
+		}
+	}
+}
+
+// mistaken is a policy for inventories that passes but for one thing.
+type mistaken struct {
+	placement.Policy
+	place func(p placement.Policy, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*placement.Plan, error)
+}
+
+func (m mistaken) Place(inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*placement.Plan, error) {
+	return m.place(m.Policy, inv, jobs, seed)
+}
+
+// nameless is a policy without a name.
+type nameless struct{ placement.Policy }
+
+func (nameless) Name() string { return "" }
+
+// TestInventory: the same for policies that decide on inventories.
+func TestInventory(t *testing.T) {
+	firstFit := placement.On(baseline.FirstFit())
+	// but is first-fit, whose plans are changed before they are returned.
+	but := func(change func(plan *placement.Plan, jobs []placement.Job)) placement.Policy {
+		return mistaken{firstFit, func(p placement.Policy, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*placement.Plan, error) {
+			plan, err := p.Place(inv, jobs, seed)
+			if err == nil && len(plan.Jobs) > 0 {
+				change(plan, jobs)
+			}
+			return plan, err
+		}}
+	}
+	calls := uint64(0)
+	for name, c := range map[string]struct {
+		policy placement.Policy
+		want   string // "": it passes
+	}{
+		"nothing":  {firstFit, ""},
+		"nameless": {nameless{firstFit}, "the policy has no name"},
+		"generous": {but(func(plan *placement.Plan, _ []placement.Job) { plan.Jobs[0].Workers[0].GPUs++ }), "GPUs"},
+		"short":    {but(func(plan *placement.Plan, _ []placement.Job) { plan.Jobs = plan.Jobs[1:] }), "jobs for"},
+		"meddling": {but(func(_ *placement.Plan, jobs []placement.Job) { jobs[0].GPUs++ }), "changed from"},
+		"moody": {mistaken{firstFit, func(_ placement.Policy, inv *inventory.Inventory, jobs []placement.Job, _ uint64) (*placement.Plan, error) {
+			calls++
+			return placement.On(baseline.Random()).Place(inv, jobs, calls)
+		}}, "not deterministic"},
+		"lazy": {mistaken{firstFit, func(p placement.Policy, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*placement.Plan, error) {
+			return p.Place(inv, append(slices.Clone(jobs), placement.Job{ID: 99, Name: "Z", GPUs: 1000, Collective: placement.INA}), seed)
+		}}, "and yet"},
+		"careless": {mistaken{firstFit, func(p placement.Policy, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*placement.Plan, error) {
+			plan, err := p.Place(inv, jobs, seed)
+			var infeasible *placement.InfeasibleError
+			if err != nil && !errors.As(err, &infeasible) {
+				return &placement.Plan{}, nil
+			}
+			return plan, err
+		}}, "unknown host: plan"},
+	} {
+		var said []string
+		for _, check := range Inventory(c.policy, c.policy) {
 			if err := check.Run(1); err != nil {
 				said = append(said, err.Error())
 			}

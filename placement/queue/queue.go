@@ -62,6 +62,7 @@ type Queue struct {
 	discipline Discipline
 	policy     cluster.Policy
 	ends       map[int]float64 // estimated, of the jobs that run, by ID
+	broken     error           // what the policy did instead of its contract
 }
 
 // New is the queue of a discipline that Check accepts.
@@ -72,12 +73,12 @@ func New(d Discipline, p cluster.Policy) *Queue {
 // Name is the policy's.
 func (q *Queue) Name() string { return q.policy.Name() }
 
-// Err is the policy's, as cluster.Err has it.
-func (q *Queue) Err() error { return cluster.Err(q.policy) }
+// Err is why the last batch was not placed: what cluster.Err says of the policy, or how it broke its contract. nil: it was.
+func (q *Queue) Err() error { return cmp.Or(cluster.Err(q.policy), q.broken) }
 
 // Place has the policy place those of a batch that may start now, in seconds on any clock that does not go
-// back. The batch is in the order of submission. The result is as of cluster.Policy; it is nil where the
-// policy does not answer for the one job that it was given.
+// back. The batch is in the order of submission. The result is as of cluster.Policy; it is nil after what Err says of a
+// policy that was given one job at a time.
 func (q *Queue) Place(c *cluster.Cluster, now float64, batch []cluster.Job, seed uint64) []cluster.Placement {
 	if q.discipline != FCFS && q.discipline != Backfill {
 		return q.policy.Place(c, batch, seed)
@@ -116,6 +117,7 @@ func (t turn) start(j cluster.Job) (p cluster.Placement, ok bool) {
 	}
 	placed := t.policy.Place(t.c, []cluster.Job{j}, t.seed)
 	if len(placed) != 1 {
+		t.broken = fmt.Errorf("%s returned %d placements for one job", t.policy.Name(), len(placed))
 		return p, false
 	}
 	if len(placed[0].Parts) > 0 {
@@ -140,7 +142,7 @@ func (t turn) backfill(head cluster.Job, behind []cluster.Job, out []cluster.Pla
 		if len(p.Parts) > 0 && !before {
 			gpus := held(t.c, j.ID)
 			if gpus > beside { // it took spare ones
-				if t.c.Leave(j.ID) != nil {
+				if t.broken = t.c.Leave(j.ID); t.broken != nil {
 					return false
 				}
 				delete(t.ends, j.ID)

@@ -303,8 +303,12 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 	for _, d := range []Discipline{FCFS, Backfill} {
-		if placed := New(d, p).Place(c, 0, []cluster.Job{{ID: 1, GPUs: 2}}, 1); placed != nil {
+		q := New(d, p)
+		if placed := q.Place(c, 0, []cluster.Job{{ID: 1, GPUs: 2}}, 1); placed != nil {
 			t.Errorf("%s: %+v of a policy that broke its contract", d, placed)
+		}
+		if err := q.Err(); err == nil || err.Error() != "first-fit returned 2 placements for one job" {
+			t.Errorf("%s: error %v", d, err)
 		}
 	}
 	if q := New(FCFS, p); q.Name() != "first-fit" {

@@ -85,10 +85,20 @@ func Output(ctx context.Context, c Config, limit int64) (out []byte, said string
 	return out, said, err
 }
 
+// Explain is an error about a program that somebody named, with its arguments and the end of what it wrote to stderr.
+func Explain(what string, argv []string, err error, said string) error {
+	err = fmt.Errorf("%s: %s: %w", what, strings.Join(argv, " "), err)
+	if said = strings.TrimSpace(said); said != "" {
+		err = fmt.Errorf("%w; it said: %s", err, said)
+	}
+	return err
+}
+
 // Dialogue is a program on this machine that is spoken with line by line. It is not safe for concurrent use.
 type Dialogue struct {
 	*local
-	stdout *os.File // this end of its pipe
+	told   chan []byte // lines on their way to it
+	stdout *os.File    // this end of its pipe
 	lines  *bufio.Reader
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when nothing is left of the program
@@ -118,6 +128,7 @@ func Converse(ctx context.Context, c Config) (*Dialogue, error) {
 		}
 	}()
 	go d.stdin.beat(d.parsed.Lease, d.ended)
+	go d.write()
 	return d, nil
 }
 
@@ -138,14 +149,33 @@ func converse(ctx context.Context, c Config) (*Dialogue, error) {
 		r.Close()
 		return nil, fmt.Errorf("%s: %w", l.parsed.Name, err)
 	}
-	d := &Dialogue{local: l, stdout: r, lines: bufio.NewReader(r), ended: make(chan struct{})}
-	d.Tell(l.line[:len(l.line)-1])
-	return d, nil
+	_, _ = l.stdin.Write(l.line) // one that has ended does not read it, and Hear says so
+	return &Dialogue{
+		local: l, told: make(chan []byte, unheard), stdout: r, lines: bufio.NewReader(r), ended: make(chan struct{}),
+	}, nil
 }
 
-// Tell writes a line to the program. One that has ended does not read it: Hear says so.
+// unheard is how many lines may be told before one is heard.
+const unheard = 16
+
+// write passes on what the program is told. It has a goroutine of its own, as a supervisor that is stopped reads nothing.
+func (d *Dialogue) write() {
+	for {
+		select {
+		case line := <-d.told:
+			_, _ = d.stdin.Write(line)
+		case <-d.ended:
+			return
+		}
+	}
+}
+
+// Tell writes a line to the program. It does not wait until that is read: of one that never reads Hear says so.
 func (d *Dialogue) Tell(line []byte) {
-	_, _ = d.stdin.Write(append(slices.Clip(line), '\n'))
+	select {
+	case d.told <- append(slices.Clip(line), '\n'):
+	case <-d.ended:
+	}
 }
 
 // settling is how long a program may take to end after it has closed its stdout, until it is asked to.
@@ -153,7 +183,7 @@ const settling = 2 * time.Second
 
 // Hear is the next line that the program writes to stdout, without its end. The error is os.ErrDeadlineExceeded where
 // it does not come in time, wraps bounded.ErrTooLarge where it is longer than limit bytes, and is io.EOF where the
-// program has closed its stdout, as a rule by ending: End says how.
+// program has closed its stdout, or io.ErrUnexpectedEOF where it did so within a line. As a rule it has ended: End says how.
 func (d *Dialogue) Hear(within time.Duration, limit int) ([]byte, error) {
 	if err := d.stdout.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
@@ -163,6 +193,9 @@ func (d *Dialogue) Hear(within time.Duration, limit int) ([]byte, error) {
 		select {
 		case <-d.ended:
 		case <-time.After(settling):
+		}
+		if len(line) > 0 {
+			return nil, io.ErrUnexpectedEOF
 		}
 		return nil, io.EOF
 	}

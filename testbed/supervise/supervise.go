@@ -58,7 +58,7 @@ type Config struct {
 	Name string `json:"name,omitempty"` // what it is to people: "worker A/0"
 
 	// Argv is the program and its arguments; a name without a slash is looked for in PATH,
-	// and "" is this program itself.
+	// one with a slash from Dir on, and "" is this program itself.
 	Argv []string `json:"argv,omitempty"`
 	Env  []string `json:"env,omitempty"` // NAME=value, besides and over the session's environment
 	Dir  string   `json:"dir,omitempty"` // to start in; empty: the session's
@@ -290,7 +290,7 @@ func (c *Config) start() (*program, error) {
 	path := "/proc/self/exe"
 	if c.Argv[0] != "" {
 		var err error
-		if path, err = exec.LookPath(c.Argv[0]); err != nil && !errors.Is(err, exec.ErrDot) {
+		if path, err = c.lookPath(); err != nil {
 			return nil, err
 		}
 	}
@@ -315,6 +315,20 @@ func (c *Config) start() (*program, error) {
 	p.stdin = w
 	go p.reap()
 	return p, nil
+}
+
+// lookPath is the program's file, as a process in Dir names it.
+func (c *Config) lookPath() (string, error) {
+	name := c.Argv[0]
+	if at := strings.IndexByte(name, '/'); at > 0 && c.Dir != "" {
+		_, err := exec.LookPath(c.Dir + "/" + name)
+		return name, err
+	}
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil
+	}
+	return path, err
 }
 
 // dedupe keeps the last of what has the same name.

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/inabench/inabench/placement/netpack"
 	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/placement/trace"
+	"github.com/inabench/inabench/testbed/sim/replay"
 )
 
 // mostAgeing is the most by which a job's value may grow from batch to batch: with more, values say only who is the oldest.
@@ -75,7 +77,7 @@ func (t *Trace) values(tr *trace.Trace) ([]float64, error) {
 		users[j.User] = true
 	}
 	for _, user := range slices.Sorted(maps.Keys(of)) {
-		if !users[user] && t.Jobs == 0 { // a sample may have none of theirs
+		if !users[user] && t.Jobs == 0 && t.Resample == "" { // a sample, or a part, may have none of theirs
 			delete(users, "")
 			return nil, spec.Invalid(tomlfile.WithHint(tomlfile.DidYouMean(user, slices.Sorted(maps.Keys(users))), "%s has no job of user %q, to whom user_values gives a value", tr.Name, user))
 		}
@@ -90,4 +92,12 @@ func (t *Trace) policy(ctx context.Context, s *spec.Spec) (p cluster.Policy, end
 		Titan:   titan.Options{Collective: reductions[t.Collective]},
 		NetPack: netpack.Options{Ageing: t.Ageing, Unreserved: !t.Reservation},
 	})
+}
+
+// blamed is an error of a replay or a run: a policy of the user's that breaks its contract is wrong input.
+func blamed(s *spec.Spec, err error) error {
+	if errors.Is(err, replay.ErrPolicy) && s.OwnPolicy(s.Placement.Policy) != nil {
+		return spec.Invalid(err)
+	}
+	return err
 }

@@ -58,6 +58,7 @@ period = "0s"
 		{[]string{"trace.from=" + filepath.Join(dir, "valued.csv")}, "acbd"},
 		{[]string{"trace.user_values=bob=4,ann=4"}, "abdc"},
 		{[]string{"trace.user_values=bob=4", "trace.queue=fcfs"}, "abcd"},
+		{[]string{"trace.user_values=bob=4", "trace.resample=windows", "trace.block=2s"}, "ab"}, // none is bob's
 	} {
 		s, err := kinds.Load(filepath.Join(dir, "x.toml"), tt.sets...)
 		if err != nil {

@@ -82,7 +82,7 @@ func (t *Trace) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.
 	}
 	res, err := replay.Run(ctx, cfg, list)
 	if err != nil {
-		return nil, err
+		return nil, blamed(s, err)
 	}
 	out := &study.Repetition{
 		End:     res.Summary.Makespan,
@@ -177,7 +177,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	}
 	why := still.Judge(point)
 	if err != nil {
-		return point, nil, err
+		return point, nil, blamed(s, err)
 	}
 	health, err := dep.Health(ctx)
 	if err != nil {

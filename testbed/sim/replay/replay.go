@@ -149,12 +149,10 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("an overhead of %v", cfg.Overhead)
 	case cfg.Lanes < 0:
 		return fmt.Errorf("%d gradients in a frame", cfg.Lanes)
-	case cfg.Queue.Check() != nil:
-		return cfg.Queue.Check()
 	case cfg.Fidelity > Phases:
 		return errors.New("unknown " + cfg.Fidelity.String())
 	}
-	return nil
+	return cfg.Queue.Check()
 }
 
 // Admit returns the jobs that a cluster can run, and the ids of those that are too
