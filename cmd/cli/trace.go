@@ -42,7 +42,7 @@ func readFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "format-of", Usage: "`NAME` of FILE's format: " + strings.Join(formatNames(), ", ") + "; else its header decides"},
 		&cli.StringFlag{Name: "columns", Usage: "`MAPPING` of a file of another format, such as submit=arrival * 1ms,duration=run,gpus=n * 8: columns, or expressions of them; " +
-			"start and end may take the place of duration; id, model and source are optional"},
+			"start and end may take the place of duration; id, model, source, user and value are optional"},
 		&cli.StringFlag{Name: "unit", Usage: "`DURATION` that a bare number of --columns counts, such as 1ms or 1h", Value: "1s"},
 		&cli.StringFlag{Name: "where", Usage: "only rows of which `CONDITION` is true, such as status == \"Pass\" and gpus >= 1"},
 		&cli.StringFlag{Name: "rename-models", Usage: "other `NAMES` for models, such as resnet=resnet50,*=vgg16; that of * is for those on neither side"},
@@ -337,14 +337,7 @@ func traceImportAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.App.ErrWriter, "inabench: %s row%s, format %s", count(how.Rows), plural(how.Rows), how.Format)
-	if n := how.SkippedRows(); n > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "; skipped %s: %s", count(n), how.Summary())
-	}
-	if len(how.Ignored) > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "; ignored columns %s", strings.Join(printable(how.Ignored), ", "))
-	}
-	fmt.Fprintln(c.App.ErrWriter)
+	writeRead(c.App.ErrWriter, how)
 	read := len(t.Jobs)
 	var sources []trace.Count
 	if len(x.Sources) > 0 {
@@ -362,6 +355,18 @@ func traceImportAction(c *cli.Context) error {
 		note = fmt.Sprintf(" of %s: %s", count(read), s)
 	}
 	return writeTrace(c, t, note)
+}
+
+// writeRead says in a line how a file was read: no row is left out in silence.
+func writeRead(w io.Writer, how *trace.Report) {
+	fmt.Fprintf(w, "inabench: %s row%s, format %s", count(how.Rows), plural(how.Rows), how.Format)
+	if n := how.SkippedRows(); n > 0 {
+		fmt.Fprintf(w, "; skipped %s: %s", count(n), how.Summary())
+	}
+	if len(how.Ignored) > 0 {
+		fmt.Fprintf(w, "; ignored columns %s", strings.Join(printable(how.Ignored), ", "))
+	}
+	fmt.Fprintln(w)
 }
 
 // unknownSource names the source that was probably meant, or some that there are.
@@ -543,10 +548,11 @@ Examples:
 }
 
 func traceFitAction(c *cli.Context) error {
-	t, _, err := readTrace(c)
+	t, how, err := readTrace(c)
 	if err != nil {
 		return err
 	}
+	writeRead(c.App.ErrWriter, how)
 	fit, err := trace.FitTo(t)
 	if err != nil {
 		return inputError{err, tomlfile.HintOf(err)}
