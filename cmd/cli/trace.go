@@ -94,6 +94,9 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 		return nil, nil, err
 	}
 	o := trace.Options{Lenient: c.Bool("lenient"), Where: c.String("where")}
+	if c.IsSet("where") && o.Where == "" { // an empty variable of a shell, maybe: all rows are not what was asked for
+		return nil, nil, usagef("leave it out for all rows", "--where without a condition")
+	}
 	if o.Format, err = traceFormat(c); err != nil {
 		return nil, nil, err
 	}
@@ -564,7 +567,7 @@ func traceFitAction(c *cli.Context) error {
 	if err := writeFit(c, fit); err != nil {
 		return err
 	}
-	return writeLikeness(c.App.ErrWriter, trace.Compare(t, again))
+	return writeLikeness(c.App.ErrWriter, t, again)
 }
 
 // writeFit writes a fit to where it was asked for.
@@ -587,11 +590,11 @@ func writeFit(c *cli.Context, fit *trace.Fit) error {
 	return nil
 }
 
-// writeLikeness says how alike a trace and what was generated like it are, quantity by quantity.
-func writeLikeness(w io.Writer, quantities []trace.Likeness) error {
+// writeLikeness says how alike a trace and what was generated like it are, quantity by quantity, and by what load.
+func writeLikeness(w io.Writer, t, again *trace.Trace) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(tw, "\tdistance\t\tmedian\t90 %%\t99 %%\tmost\t\n")
-	for _, l := range quantities {
+	for _, l := range trace.Compare(t, again) {
 		for i, q := range []trace.Quantiles{l.First, l.Second} {
 			name, distance := l.Quantity, strconv.FormatFloat(l.Distance, 'f', 3, 64)
 			if i > 0 {
@@ -601,5 +604,9 @@ func writeLikeness(w io.Writer, quantities []trace.Likeness) error {
 				decimal(q.P50), decimal(q.P90), decimal(q.P99), decimal(q.Max))
 		}
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "load: %s GPUs of the trace, %s generated\n", decimal(trace.Inspect(t).Load), decimal(trace.Inspect(again).Load))
+	return err
 }
