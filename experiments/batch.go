@@ -179,7 +179,7 @@ func CellsMain(ctx context.Context, args []string) error {
 			continue
 		}
 		p := points[i%w.Points]
-		if err := kinds.Of(p.Spec).Ready(study.Planned{Point: p}); err != nil {
+		if err := kinds.Of(p.Spec).Ready(study.Planned{Point: p, Times: i/w.Points + 1}); err != nil {
 			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 		c, err := kinds.Simulator(p.Spec, "sim").Simulate(ctx, p.Spec, i/w.Points)

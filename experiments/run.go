@@ -154,13 +154,21 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range points {
+	if r.opt.Repeats == 0 {
+		r.opt.Repeats = max(1, s.Measure.Repeats)
+	}
+	if n := len(points) * r.opt.Repeats; n > spec.MostMeasured {
+		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), r.opt.Repeats, spec.MostMeasured)
+	}
+	for i := range points {
+		p := &points[i]
+		p.Times = r.opt.Repeats
 		if o.Standing != nil {
 			if err := o.Standing.suits(p.Spec); err != nil {
 				return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 			}
 		}
-		if err := kinds.Of(p.Spec).Ready(p); err != nil {
+		if err := kinds.Of(p.Spec).Ready(*p); err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 	}
@@ -168,12 +176,6 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	r.points = points
-	if r.opt.Repeats == 0 {
-		r.opt.Repeats = max(1, s.Measure.Repeats)
-	}
-	if n := len(points) * r.opt.Repeats; n > spec.MostMeasured {
-		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), r.opt.Repeats, spec.MostMeasured)
-	}
 	var topo results.Topology
 	if kinds.Simulator(s, o.Driver) == nil {
 		topo = drivers.Topology(s.Inventory())

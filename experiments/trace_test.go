@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/experiments/kinds"
@@ -58,5 +59,34 @@ func TestRecordedTrace(t *testing.T) {
 	}
 	if err := kinds.Of(s).Supports("netns"); err == nil {
 		t.Error("workers that are GPUs of their own are not run")
+	}
+}
+
+// More repeats than windows, by whatever says how many, are refused before the first one runs.
+func TestRepeatsBeyondWindows(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "two.csv")
+	if err := os.WriteFile(file, []byte("job_id,submit_s,duration_s,gpus\na,100,1000,16\nb,5000,2000,8\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, repeats := range []int{1, 2} {
+		s, err := kinds.Load("titan-recorded.toml", "trace.from="+file, "trace.jobs=0", "trace.load=0", "trace.scale=1", `trace.models=["vgg16"]`,
+			"trace.resample=windows", "trace.block=2h", "measure.repeats=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := t.TempDir()
+		_, _, err = Run(t.Context(), s, RunOptions{Driver: "sim", Root: root, Tool: "test", Repeats: repeats})
+		if repeats == 1 {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), "window 2 of 7200 s: there are 1") {
+			t.Errorf("error %v", err)
+		}
+		if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
+			t.Errorf("%d files in %s, %v", len(left), root, err)
+		}
 	}
 }

@@ -22,7 +22,7 @@ func TestShapes(t *testing.T) {
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	lines := map[string]string{} // by what they write
-	for _, m := range regexp.MustCompile(`(?m)^inabench trace import -o (\S+) .*$`).FindAllStringSubmatch(section, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:cat .* \| )?inabench trace import -o (\S+) .*$`).FindAllStringSubmatch(section, -1) {
 		lines[m[1]] = m[0]
 	}
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func TestShapes(t *testing.T) {
 			"microsoft.csv", "application_1_0001,0,1200,2,,6214e9\napplication_1_0003,600,300,8,,11cb48\n",
 			`format philly; skipped 1: not status == "Pass" (1)`,
 		},
-		{"elasticflow.csv", "6b2d,1000,3890,4,bert-base,\n7c3e,1600,700,8,vgg16,\n8d4f,2000,610,1,vgg16,\n", "format elasticflow"},
+		{"elasticflow.csv", "6b2d,1000,3890,4,bert-base,\n7c3e,1600,700,8,vgg16,\n8d4f,2000,610,1,resnet50,\n", "format elasticflow"},
 		{
 			"mlperf.csv", "1,0,60,64,resnet50,\n2,600,200,16,bert-large,\n4,1800,700,128,opt-1.3b,\n",
 			`skipped 1: not result == "success" (1)`,

@@ -42,7 +42,7 @@ func readFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "format-of", Usage: "`NAME` of FILE's format: " + strings.Join(formatNames(), ", ") + "; else its header decides"},
 		&cli.StringFlag{Name: "columns", Usage: "`MAPPING` of a file of another format, such as submit=arrival * 1ms,duration=run,gpus=n * 8: columns, or expressions of them; " +
-			"start and end may take the place of duration; id, model and source are optional"},
+			"start and end may take the place of duration; id, model, source, user and value are optional"},
 		&cli.StringFlag{Name: "unit", Usage: "`DURATION` that a bare number of --columns counts, such as 1ms or 1h", Value: "1s"},
 		&cli.StringFlag{Name: "where", Usage: "only rows of which `CONDITION` is true, such as status == \"Pass\" and gpus >= 1"},
 		&cli.StringFlag{Name: "rename-models", Usage: "other `NAMES` for models, such as resnet=resnet50,*=vgg16; that of * is for those on neither side"},
@@ -94,6 +94,9 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 		return nil, nil, err
 	}
 	o := trace.Options{Lenient: c.Bool("lenient"), Where: c.String("where")}
+	if c.IsSet("where") && o.Where == "" { // an empty variable of a shell, maybe: all rows are not what was asked for
+		return nil, nil, usagef("leave it out for all rows", "--where without a condition")
+	}
 	if o.Format, err = traceFormat(c); err != nil {
 		return nil, nil, err
 	}
@@ -337,14 +340,7 @@ func traceImportAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.App.ErrWriter, "inabench: %s row%s, format %s", count(how.Rows), plural(how.Rows), how.Format)
-	if n := how.SkippedRows(); n > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "; skipped %s: %s", count(n), how.Summary())
-	}
-	if len(how.Ignored) > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "; ignored columns %s", strings.Join(printable(how.Ignored), ", "))
-	}
-	fmt.Fprintln(c.App.ErrWriter)
+	writeRead(c.App.ErrWriter, how)
 	read := len(t.Jobs)
 	var sources []trace.Count
 	if len(x.Sources) > 0 {
@@ -362,6 +358,18 @@ func traceImportAction(c *cli.Context) error {
 		note = fmt.Sprintf(" of %s: %s", count(read), s)
 	}
 	return writeTrace(c, t, note)
+}
+
+// writeRead says in a line how a file was read: no row is left out in silence.
+func writeRead(w io.Writer, how *trace.Report) {
+	fmt.Fprintf(w, "inabench: %s row%s, format %s", count(how.Rows), plural(how.Rows), how.Format)
+	if n := how.SkippedRows(); n > 0 {
+		fmt.Fprintf(w, "; skipped %s: %s", count(n), how.Summary())
+	}
+	if len(how.Ignored) > 0 {
+		fmt.Fprintf(w, "; ignored columns %s", strings.Join(printable(how.Ignored), ", "))
+	}
+	fmt.Fprintln(w)
 }
 
 // unknownSource names the source that was probably meant, or some that there are.
@@ -543,10 +551,11 @@ Examples:
 }
 
 func traceFitAction(c *cli.Context) error {
-	t, _, err := readTrace(c)
+	t, how, err := readTrace(c)
 	if err != nil {
 		return err
 	}
+	writeRead(c.App.ErrWriter, how)
 	fit, err := trace.FitTo(t)
 	if err != nil {
 		return inputError{err, tomlfile.HintOf(err)}
@@ -558,7 +567,7 @@ func traceFitAction(c *cli.Context) error {
 	if err := writeFit(c, fit); err != nil {
 		return err
 	}
-	return writeLikeness(c.App.ErrWriter, trace.Compare(t, again))
+	return writeLikeness(c.App.ErrWriter, t, again)
 }
 
 // writeFit writes a fit to where it was asked for.
@@ -581,11 +590,11 @@ func writeFit(c *cli.Context, fit *trace.Fit) error {
 	return nil
 }
 
-// writeLikeness says how alike a trace and what was generated like it are, quantity by quantity.
-func writeLikeness(w io.Writer, quantities []trace.Likeness) error {
+// writeLikeness says how alike a trace and what was generated like it are, quantity by quantity, and by what load.
+func writeLikeness(w io.Writer, t, again *trace.Trace) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(tw, "\tdistance\t\tmedian\t90 %%\t99 %%\tmost\t\n")
-	for _, l := range quantities {
+	for _, l := range trace.Compare(t, again) {
 		for i, q := range []trace.Quantiles{l.First, l.Second} {
 			name, distance := l.Quantity, strconv.FormatFloat(l.Distance, 'f', 3, 64)
 			if i > 0 {
@@ -595,5 +604,9 @@ func writeLikeness(w io.Writer, quantities []trace.Likeness) error {
 				decimal(q.P50), decimal(q.P90), decimal(q.P99), decimal(q.Max))
 		}
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "load: %s GPUs of the trace, %s generated\n", decimal(trace.Inspect(t).Load), decimal(trace.Inspect(again).Load))
+	return err
 }

@@ -30,7 +30,7 @@ type Study interface {
 	spec.Study
 	// Supports is an error, wrapping errors.ErrUnsupported, if a driver cannot do it.
 	Supports(driver string) error
-	// Ready is an error if the jobs of a point cannot be had.
+	// Ready is an error if the jobs of a point, in all of its repeats, cannot be had.
 	Ready(p Planned) error
 	// Run is one repeat of a point on a testbed, with what was measured also with an error. rows are
 	// those of a repetition.
@@ -136,7 +136,8 @@ func (p *Placed) Keep(names map[string]string, got []results.Sample) {
 // Planned is a point with its placement.
 type Planned struct {
 	spec.Point
-	Plan *placement.Plan
+	Plan  *placement.Plan
+	Times int // how often it is done; 0: as often as its spec says
 }
 
 // Has says whether the point has all of the labels.

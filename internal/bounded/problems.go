@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
-// mostProblems bounds how many problems are listed: nobody reads more.
-const mostProblems = 20
+// How many problems are listed, and how many bytes of each: nobody reads more.
+const (
+	mostProblems = 20
+	mostOfOne    = 1000
+)
 
 // Problems are all that is wrong with something that others produced: the first of them, and how many more there are.
 type Problems struct {
@@ -21,7 +24,11 @@ func (p *Problems) Add(format string, args ...any) {
 		p.more++
 		return
 	}
-	p.list = append(p.list, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if len(text) > mostOfOne {
+		text = strings.ToValidUTF8(text[:mostOfOne], "") + "..."
+	}
+	p.list = append(p.list, text)
 }
 
 // Err is an error that lists them, or nil where there are none.

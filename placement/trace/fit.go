@@ -7,9 +7,11 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	files "github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -17,7 +19,7 @@ import (
 
 // Fit is what a generator needs to make jobs like those of a recorded trace. It is written as TOML; see LoadFit.
 type Fit struct {
-	Name string  `toml:"name,required"` // of the trace that it was fitted to
+	Name string  `toml:"name,required"` // of the trace that it was fitted to, 1 to 200 bytes
 	Rate float64 `toml:"rate,required"` // jobs a second, on average
 	// Burstiness is the squared coefficient of variation of the times between submissions, 0.001 to 1,000,000: 1 is that of
 	// a Poisson process, above it jobs come in bursts, below it they come regularly.
@@ -26,7 +28,7 @@ type Fit struct {
 	// submission on. None: it does not.
 	Day     []float64   `toml:"day"`
 	Sizes   []FitSize   `toml:"size,required"` // in ascending order of GPUs
-	Sources []FitSource `toml:"source"`        // whose jobs they are, drawn apart from all else; none: the fit's name
+	Sources []FitSource `toml:"source"`        // whose jobs they are, drawn apart from all else, at most 65; none: the fit's name
 }
 
 // FitSize is the jobs with one number of GPUs: how many of all, and for how long they run, by a lognormal distribution or
@@ -56,7 +58,9 @@ var fitParts = []float64{
 const (
 	maxFitFile    = 4 << 20 // bytes
 	maxSizes      = 4096
-	maxSources    = 64 // the most frequent ones; the others are one
+	maxSources    = 64  // the most frequent ones; the others are one
+	maxFitName    = 200 // bytes: a source is called generated/NAME
+	maxRate       = 1e6 // jobs a second
 	minBurstiness = 1e-3
 	maxBurstiness = 1e6
 	minDuration   = 1e-3 // seconds
@@ -66,31 +70,37 @@ const (
 // otherSources is what the sources are called that a fit has no room for.
 const otherSources = "others"
 
-// FitTo finds the Fit of a trace. Durations of a size are lognormal where that is within 0.05 of what was recorded
-// (Kolmogorov-Smirnov), or where there are fewer than 50 of them. The day is there where it is clear: where days of odd
-// and of even number agree about the hours, with a correlation above 0.5 over at least four days. It is an error if all jobs
-// are submitted at once, or if they have more than 4,096 sizes.
+// FitTo finds the Fit of a trace. Durations of a size are lognormal where there are at least 50 of them and that is within
+// 0.05 of what was recorded (Kolmogorov-Smirnov); otherwise they are quantiles, so that no job is longer than one that was
+// recorded. The day is there where it is clear: where days of odd and of even number agree about the hours, with a
+// correlation above 0.5 over at least four days. It is an error if all jobs are submitted at once or more than a million a
+// second, or if they have more than 4,096 sizes.
 func FitTo(t *Trace) (*Fit, error) {
 	if len(t.Jobs) < 2 || t.length() == 0 {
 		return nil, tomlfile.WithHint("", "fit to trace %s: all its jobs are submitted at once, there is no rate", t.Name)
 	}
-	f := &Fit{Name: t.Name, Day: daily(t)}
+	f := &Fit{Name: fitName(t.Name), Day: daily(t), Burstiness: 1}
 	first := t.Jobs[0].Submit
 	gaps := make([]float64, len(t.Jobs)-1)
 	for i := range gaps {
 		gaps[i] = day(f.Day).even(t.Jobs[i+1].Submit-first) - day(f.Day).even(t.Jobs[i].Submit-first)
 	}
 	mean, deviation := moments(gaps)
+	if mean < 1/maxRate {
+		return nil, tomlfile.WithHint("`inabench trace import --scale-submit` stretches it", "fit to trace %s: its jobs are %.3g s apart on average, at least %g s", t.Name, mean, 1/maxRate)
+	}
 	f.Rate = 1 / mean
-	f.Burstiness = min(max(deviation*deviation/(mean*mean), minBurstiness), maxBurstiness)
+	if len(gaps) > 1 { // of a single one nobody knows how it varies
+		f.Burstiness = min(max(deviation*deviation/(mean*mean), minBurstiness), maxBurstiness)
+	}
 	durations, sources := map[int][]float64{}, map[string]int{}
 	for i := range t.Jobs {
 		j := &t.Jobs[i]
-		durations[j.GPUs] = append(durations[j.GPUs], max(j.Duration, minDuration))
+		durations[j.GPUs] = append(durations[j.GPUs], min(max(j.Duration, minDuration), maxSeconds))
 		sources[j.Source]++
 	}
 	if len(durations) > maxSizes {
-		return nil, tomlfile.WithHint("--max-gpus drops the largest", "fit to trace %s: jobs of %d sizes, at most %d", t.Name, len(durations), maxSizes)
+		return nil, tomlfile.WithHint("`inabench trace import --max-gpus` drops the largest", "fit to trace %s: jobs of %d sizes, at most %d", t.Name, len(durations), maxSizes)
 	}
 	for _, gpus := range slices.Sorted(maps.Keys(durations)) {
 		s := fitDurations(durations[gpus])
@@ -101,6 +111,17 @@ func FitTo(t *Trace) (*Fit, error) {
 	return f, nil
 }
 
+// fitName is what a fit is called after the path of a trace: a name that its jobs' sources can have.
+func fitName(path string) string {
+	name := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '_'
+	}, strings.ToValidUTF8(filepath.Base(path), "_"))
+	return cmp.Or(strings.TrimSpace(strings.ToValidUTF8(name[:min(len(name), maxFitName)], "")), "trace")
+}
+
 // fitDurations says how long jobs of one size run.
 func fitDurations(durations []float64) FitSize {
 	slices.Sort(durations)
@@ -109,12 +130,11 @@ func fitDurations(durations []float64) FitSize {
 		logs[i] = math.Log(d)
 	}
 	mean, sigma := moments(logs)
-	s := FitSize{Median: math.Exp(mean), Sigma: min(sigma, 10)}
 	const few, near = 50, 0.05
-	if len(durations) < few || fromNormal(logs, mean, sigma) <= near {
-		return s
+	if len(durations) == 1 || len(durations) >= few && fromNormal(logs, mean, sigma) <= near {
+		return FitSize{Median: math.Exp(mean), Sigma: min(sigma, 10)}
 	}
-	s = FitSize{}
+	var s FitSize
 	for _, p := range fitParts {
 		s.Durations = append(s.Durations, durations[int(math.Round(p*float64(len(durations)-1)))])
 	}
@@ -258,21 +278,13 @@ func (d day) real(t float64) float64 {
 	return out
 }
 
-// size is the quantile u of the sizes up to most GPUs; 0 is any.
+// size is the quantile u of the sizes up to most GPUs, of which there are some; 0 is any.
 func (f *Fit) size(u float64, most int) int {
-	total := 0.0
-	for _, s := range f.Sizes {
-		if most == 0 || s.GPUs <= most {
-			total += s.Share
-		}
+	n := len(f.Sizes)
+	for most > 0 && f.Sizes[n-1].GPUs > most {
+		n--
 	}
-	at := 0
-	for u *= total; at < len(f.Sizes)-1; at++ {
-		if u -= f.Sizes[at].Share; u <= 0 || most > 0 && f.Sizes[at+1].GPUs > most {
-			break
-		}
-	}
-	return f.Sizes[at].GPUs
+	return f.Sizes[quantileOf(u, n, func(i int) float64 { return f.Sizes[i].Share })].GPUs
 }
 
 // duration is in seconds, of a job with one of the sizes.
@@ -287,17 +299,22 @@ func (f *Fit) duration(gpus int, r stream) float64 {
 
 // source is the quantile u of the sources.
 func (f *Fit) source(u float64) string {
+	return f.Sources[quantileOf(u, len(f.Sources), func(i int) float64 { return f.Sources[i].Share })].Name
+}
+
+// quantileOf is which of n things, which have such shares, is at the quantile u of all of them.
+func quantileOf(u float64, n int, share func(i int) float64) int {
 	total := 0.0
-	for _, s := range f.Sources {
-		total += s.Share
+	for i := range n {
+		total += share(i)
 	}
 	at := 0
-	for u *= total; at < len(f.Sources)-1; at++ {
-		if u -= f.Sources[at].Share; u <= 0 {
+	for u *= total; at < n-1; at++ {
+		if u -= share(at); u <= 0 {
 			break
 		}
 	}
-	return f.Sources[at].Name
+	return at
 }
 
 // Write writes the fit as LoadFit reads it.
@@ -354,7 +371,8 @@ func ParseFit(name string, text []byte) (*Fit, error) {
 	}
 	out := &Fit{}
 	f.Decode(out)
-	within(f, "rate", out.Rate, 1e-12, 1e6)
+	called(f, "name", out.Name, maxFitName)
+	within(f, "rate", out.Rate, 1e-12, maxRate)
 	within(f, "burstiness", out.Burstiness, minBurstiness, maxBurstiness)
 	if n := len(out.Day); n != 0 && n != 24 {
 		f.Problemf("day", "", "%d hours: 24, or none", n)
@@ -371,17 +389,15 @@ func ParseFit(name string, text []byte) (*Fit, error) {
 			f.Problemf(out.Sizes[i].At+".gpus", "", "%d GPUs after %d: in ascending order, each once", out.Sizes[i].GPUs, out.Sizes[i-1].GPUs)
 		}
 	}
+	if n := len(out.Sources); n > maxSources+1 {
+		f.Problemf("source", "", "%d sources: at most %d", n, maxSources+1)
+	}
 	for _, s := range out.Sources {
 		within(f, s.At+".share", s.Share, 1e-12, 1e12)
-		if n := len(s.Name); f.Has(s.At+".name") && (n == 0 || n > maxText) {
-			f.Problemf(s.At+".name", "", "a name of %d bytes: 1 to %d", n, maxText)
-		}
+		called(f, s.At+".name", s.Name, maxText)
 	}
 	if err := f.Err(); err != nil {
 		return nil, err
-	}
-	if len(out.Day) > 0 {
-		out.Day = normalised(out.Day)
 	}
 	return out, nil
 }
@@ -390,6 +406,17 @@ func ParseFit(name string, text []byte) (*Fit, error) {
 func within(f *tomlfile.File, path string, v, least, most float64) {
 	if f.Has(path) && !(v >= least && v <= most) && !f.Reported(path) {
 		f.Problemf(path, "", "%g: it must be %g to %g", v, least, most)
+	}
+}
+
+// called reports a name that the file gives and that a job's source could not have, as it is read from a trace.
+func called(f *tomlfile.File, path, name string, most int) {
+	switch {
+	case !f.Has(path) || f.Reported(path):
+	case name == "" || len(name) > most:
+		f.Problemf(path, "", "a name of %d bytes: 1 to %d", len(name), most)
+	case !printable(name) || strings.TrimSpace(name) != name:
+		f.Problemf(path, "", "the name %s is not printable text, or has blanks around it", quote(name))
 	}
 }
 
@@ -403,6 +430,8 @@ func (s *FitSize) check(f *tomlfile.File) {
 	switch {
 	case lognormal == quantiles:
 		f.KeyProblemf(s.At, "write median_s and sigma, or durations_s", "how long do jobs with %d GPUs run? In one of two ways", s.GPUs)
+	case quantiles && f.Has(s.At+".sigma"):
+		f.KeyProblemf(s.At+".sigma", "it is that of a lognormal distribution, about median_s", "sigma beside durations_s")
 	case quantiles && len(s.Durations) != len(fitParts):
 		f.Problemf(s.At+".durations_s", "0, 1, 5, 10, 15, ..., 90, 95, 99 and 100 %", "%d quantiles: %d", len(s.Durations), len(fitParts))
 	}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -77,20 +78,129 @@ func TestFitTo(t *testing.T) {
 	}
 }
 
-// Of few jobs there is a fit, too: without a day, lognormal, and without sources where there are none.
+// Of few jobs there is a fit, too: without a day, with the durations that they have, and without sources where there are none.
 func TestFitToFew(t *testing.T) {
 	got, err := FitTo(New("few", []Job{{ID: "a", Submit: 5, Duration: 10, GPUs: 2}, {ID: "b", Submit: 15, Duration: 1000, GPUs: 2}, {ID: "c", Submit: 25, Duration: 7, GPUs: 4}}))
 	if err != nil {
 		t.Fatal(err)
 	}
+	two := slices.Concat(slices.Repeat([]float64{10}, 11), slices.Repeat([]float64{1000}, 12)) // to 45 %, and from 50 % on
 	want := &Fit{Name: "few", Rate: 0.1, Burstiness: minBurstiness, Sizes: []FitSize{
-		{GPUs: 2, Share: 2.0 / 3, Median: 100, Sigma: math.Log(100) / math.Sqrt2}, {GPUs: 4, Share: 1.0 / 3, Median: 7},
+		{GPUs: 2, Share: 2.0 / 3, Durations: two}, {GPUs: 4, Share: 1.0 / 3, Median: 7},
 	}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := FitTo(New("one", []Job{{ID: "a", Duration: 1, GPUs: 1}})); err == nil || err.Error() != "fit to trace one: all its jobs are submitted at once, there is no rate" {
-		t.Errorf("error %v", err)
+	got, err = FitTo(New("some/where/a\x01\xff b.csv", []Job{{ID: "a", Duration: 1, GPUs: 1}, {ID: "b", Submit: 10, Duration: 1, GPUs: 1}}))
+	if err != nil || got.Name != "a__ b.csv" || got.Burstiness != 1 {
+		t.Errorf("%+v %v", got, err)
+	}
+	for _, tt := range []struct {
+		jobs []Job
+		want string
+	}{
+		{[]Job{{ID: "a", Duration: 1, GPUs: 1}}, "fit to trace x: all its jobs are submitted at once, there is no rate"},
+		{[]Job{{ID: "a", Submit: 7, Duration: 1, GPUs: 1}, {ID: "b", Submit: 7, Duration: 1, GPUs: 1}}, "fit to trace x: all its jobs are submitted at once, there is no rate"},
+		{[]Job{{ID: "a", Duration: 1, GPUs: 1}, {ID: "b", Submit: 1e-9, Duration: 1, GPUs: 1}}, "fit to trace x: its jobs are 1e-09 s apart on average, at least 1e-06 s"},
+	} {
+		if _, err := FitTo(New("x", tt.jobs)); err == nil || err.Error() != tt.want {
+			t.Errorf("error %v, want %s", err, tt.want)
+		}
+	}
+}
+
+// Whatever the trace: its fit reads as it was written, and makes jobs that are read again. Those of a size that few have run no
+// longer than such a job did, but for whole seconds.
+func TestFitAgain(t *testing.T) {
+	for seed := range uint64(100) {
+		r := (&Generator{Seed: seed}).stream(9)
+		jobs, most := make([]Job, 2+int(40*r.uniform())), map[int]float64{}
+		for i := range jobs { // many at once, and durations of a tenth of a millisecond to 300 years
+			j := &jobs[i]
+			*j = Job{ID: fmt.Sprint(i), Submit: math.Floor(math.Pow(10, 8*r.uniform()-2)), Duration: math.Pow(10, 14*r.uniform()-4), GPUs: 1 + int(4*r.uniform())}
+			j.Source = []string{"", "a", otherSources}[int(3*r.uniform())]
+			most[j.GPUs] = max(most[j.GPUs], j.Duration)
+		}
+		jobs[0].Submit = 1e7 // the last
+		fit, err := FitTo(New("x", jobs))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, j := range regenerated(t, fit, len(jobs)).Jobs {
+			if j.Duration > most[j.GPUs]*1.001+1 {
+				t.Errorf("seed %d: %g s with %d GPUs, for %g s at most", seed, j.Duration, j.GPUs, most[j.GPUs])
+			}
+		}
+	}
+}
+
+// regenerated is what a fit makes, after it and the jobs were written and read.
+func regenerated(t *testing.T, fit *Fit, jobs int) *Trace {
+	t.Helper()
+	var text strings.Builder
+	if err := fit.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ParseFit("again.toml", []byte(text.String()))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
+	}
+	made, err := Generate(Generator{Demand: Fitted, Fit: again, Jobs: jobs, Seed: 1})
+	if err != nil {
+		if !strings.Contains(err.Error(), "jobs a second are so few") {
+			t.Fatal(err)
+		}
+		return &Trace{}
+	}
+	text.Reset()
+	if err := made.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := Read("made.csv", strings.NewReader(text.String()), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(made.Jobs, out.Jobs, cmpopts.IgnoreFields(Job{}, "Line")); diff != "" {
+		t.Fatalf("(-made +read):\n%s", diff)
+	}
+	return out
+}
+
+// Whatever the text: problems, or a fit that is written as it was read and makes jobs.
+func FuzzParseFit(f *testing.F) {
+	var b strings.Builder
+	if err := example().Write(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(b.String()))
+	f.Add([]byte("name = \"x\"\nrate = 1e-12\nburstiness = 1e6\n[[size]]\ngpus = 1\nshare = 1e12\nmedian_s = 1e11\nsigma = 10\n[[source]]\nname = \"\\\"\"\nshare = 1\n"))
+	f.Add([]byte("name = \"\"\nrate = 0\nday = [1]\n[[size]]\ngpus = 8\nshare = 1\n[[size]]\ngpus = 1\nshare = 0\nsigma = 1\ndurations_s = [2, 1]\n"))
+	f.Add([]byte("name = \"x\"\nrate = 1\nsize = []\nsource = [1]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		fit, err := ParseFit("f.toml", text)
+		if (fit == nil) == (err == nil) {
+			t.Fatalf("fit %v, error %v", fit, err)
+		}
+		if err == nil {
+			regenerated(t, fit, 20)
+			return
+		}
+		var problems tomlfile.Problems
+		if !errors.As(err, &problems) || len(problems) == 0 {
+			t.Fatalf("no problems: %v", err)
+		}
+	})
+}
+
+// The hours of a day count by their ratios, also in a fit that nobody has read from a file.
+func TestDayRatios(t *testing.T) {
+	fit := example()
+	want := generate(t, Generator{Demand: Fitted, Fit: fit, Jobs: 500, Seed: 1}).Jobs
+	for h := range fit.Day {
+		fit.Day[h] *= 8
+	}
+	if got := generate(t, Generator{Demand: Fitted, Fit: fit, Jobs: 500, Seed: 1}).Jobs; !cmp.Equal(got, want) {
+		t.Error("eight times the rate in all hours makes other jobs")
 	}
 }
 
@@ -205,7 +315,6 @@ func TestFitWrite(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, b.String())
 	}
-	want.Day = normalised(want.Day)
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-5, 0), cmpopts.IgnoreFields(FitSize{}, "At"), cmpopts.IgnoreFields(FitSource{}, "At")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -251,7 +360,21 @@ share = 1
 	if !ok || len(problems) != len(want) {
 		t.Errorf("%d problems, want %d: %v", len(problems), len(want), err)
 	}
-	if _, err := ParseFit("x.toml", []byte("name = \"x\"\nrate = 1\n")); err == nil || !strings.Contains(err.Error(), "missing size") {
-		t.Errorf("error %v", err)
+	const size = "[[size]]\ngpus = 1\nshare = 1\nmedian_s = 1\n"
+	for _, tt := range []struct{ text, want string }{
+		{"name = \"x\"\nrate = 1\n", "missing size"},
+		{"name = \"x\"\nrate = 1\nsize = []\n", "x.toml:3:8: 0 sizes: 1 to 4096"},
+		{"name = \" x\"\nrate = 1\n" + size, `x.toml:1:8: the name " x" is not printable text, or has blanks around it`},
+		{"name = \"x\\u0007\"\nrate = 1\n" + size, `x.toml:1:8: the name "x\a" is not printable text, or has blanks around it`},
+		{"name = \"" + strings.Repeat("x", 201) + "\"\nrate = 1\n" + size, "x.toml:1:8: a name of 201 bytes: 1 to 200"},
+		{
+			"name = \"x\"\nrate = 1\n[[size]]\ngpus = 1\nshare = 1\nsigma = 1\ndurations_s = [" + strings.Repeat("1, ", 23) + "]\n",
+			"x.toml:6:1: sigma beside durations_s",
+		},
+		{"name = \"x\"\nrate = 1\n" + size + strings.Repeat("[[source]]\nname = \"a\"\nshare = 1\n", 66), "66 sources: at most 65"},
+	} {
+		if _, err := ParseFit("x.toml", []byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("error %v, want %s", err, tt.want)
+		}
 	}
 }

@@ -26,6 +26,8 @@ type Format struct {
 	// Unit is what a bare number counts, of Submit, Duration, Start and End: 0 is
 	// time.Second.
 	Unit time.Duration
+
+	named bool // by somebody, who wants all of the columns to be there
 }
 
 // Formats are those that are recognised by their header, most specific first.
@@ -74,11 +76,12 @@ func FormatNamed(name string) (Format, error) {
 
 // ParseColumns reads a mapping such as "id=job,submit=arrival * 1ms,duration=runtime,gpus=workers * each"
 // into a format named "columns". Keys are id, submit, duration, start, end, gpus, model, source,
-// user and value; submit, gpus and either duration or start and end must be there.
+// user and value; submit, gpus and either duration or start and end must be there. All columns that are named have to be in
+// the file; in backquotes they may be called anything.
 func ParseColumns(mapping string) (Format, error) {
-	f := Format{Name: "columns"}
+	f := Format{Name: "columns", named: true}
 	keys := f.keys()
-	for item := range strings.SplitSeq(mapping, ",") {
+	for _, item := range items(mapping) {
 		key, column, ok := strings.Cut(item, "=")
 		key, column = strings.TrimSpace(key), strings.TrimSpace(column)
 		to := keys[key]
@@ -93,6 +96,21 @@ func ParseColumns(mapping string) (Format, error) {
 		*to = column
 	}
 	return f, f.check()
+}
+
+// items are the parts of a mapping, between commas that are in no backquotes.
+func items(mapping string) (out []string) {
+	from, quoted := 0, false
+	for i, c := range mapping {
+		switch {
+		case c == '`':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			out = append(out, mapping[from:i])
+			from = i + 1
+		}
+	}
+	return append(out, mapping[from:])
 }
 
 var columnKeys = []string{"id", "submit", "duration", "start", "end", "gpus", "model", "source", "user", "value"}
@@ -120,26 +138,49 @@ func (f *Format) check() error {
 	return nil
 }
 
-// missing lists the required columns that a header (normalised) lacks; expressions are looked at later.
-func (f *Format) missing(header []string) []string {
-	var out []string
-	has := func(column string) bool {
-		return column != "" && (slices.Contains(header, normal(column)) || isExpression(column))
+// missing lists the columns that a header (normalised) lacks: of those that are required, and of a format that somebody
+// named, of all. Expressions are looked at later.
+func (f *Format) missing(header []string) (out []string) {
+	keys := f.keys()
+	has := func(key string) bool {
+		return columnOf(*keys[key], header) >= 0 || kinds[key] != nil && isExpression(*keys[key])
 	}
-	for _, column := range []string{f.ID, f.Submit, f.Duration, f.GPUs} {
-		if column == "" || has(column) || column == f.Duration && has(f.Start) && has(f.End) {
-			continue
+	spans := has("start") && has("end")
+	for _, key := range columnKeys {
+		wanted := f.named
+		switch key {
+		case "id", "submit", "gpus":
+			wanted = true
+		case "duration":
+			wanted = wanted || !spans
+		case "start", "end":
+			wanted = wanted || f.Duration == ""
 		}
-		out = append(out, column)
-	}
-	if f.Duration == "" {
-		for _, column := range []string{f.Start, f.End} {
-			if !has(column) {
-				out = append(out, column)
-			}
+		if wanted && *keys[key] != "" && !has(key) {
+			out = append(out, *keys[key])
 		}
 	}
 	return out
+}
+
+// columnOf is which column of a header (normalised) is called so, in backquotes or not; -1: none.
+func columnOf(text string, header []string) int {
+	if in, ok := backquoted(text); ok {
+		text = in
+	}
+	if text = normal(text); text == "" {
+		return -1
+	}
+	return slices.Index(header, text)
+}
+
+// backquoted is what stands between backquotes, where nothing else is there.
+func backquoted(text string) (in string, ok bool) {
+	n := len(text)
+	if n < 2 || text[0] != '`' || strings.IndexByte(text[1:], '`') != n-2 {
+		return "", false
+	}
+	return text[1 : n-1], true
 }
 
 func normal(column string) string { return strings.ToLower(strings.TrimSpace(column)) }
@@ -193,7 +234,10 @@ func quote(s string) string {
 
 // isExpression says whether what stands for a column is computed, unless a column is called so.
 func isExpression(s string) bool {
-	return strings.ContainsAny(s, "+-*/()`") || s != "" && s[0] >= '0' && s[0] <= '9'
+	if _, ok := backquoted(s); ok || s == "" {
+		return false
+	}
+	return strings.ContainsAny(s, "+-*/()`") || strings.Contains("0123456789.", s[:1])
 }
 
 // ParseModels reads other names for models, such as "resnet=resnet50,bert=bert-large,*=vgg16". That of * is for

@@ -85,6 +85,8 @@ func (g *Generator) check() error {
 		return bad(tomlfile.OneOf(string(g.Demand), Demands()), "unknown demand %q", g.Demand)
 	case (g.Demand == Fitted) != (g.Fit != nil):
 		return bad("`inabench trace fit` makes one, of which --demand is the file", "demand %s: fitted needs a fit, and no other takes one", g.Demand)
+	case g.Fit != nil && len(g.Fit.Sizes) == 0:
+		return bad("", "a fit %s without sizes", g.Fit.Name)
 	case g.Jobs < 1 || g.Jobs > limit.jobs:
 		return bad("", "%d jobs: 1 to %d", g.Jobs, limit.jobs)
 	case g.Demand.Shaped() && !(g.Mean >= 1 && g.Mean <= maxMean):
@@ -132,12 +134,12 @@ func Generate(g Generator) (*Trace, error) {
 		work += float64(j.GPUs) * j.Duration
 	}
 	rate := g.rate(work / float64(g.Jobs))
-	now := 0.0
+	now, hours := 0.0, g.day()
 	for i := range jobs[1:] {
 		now += g.gap(arrive) / rate
-		jobs[i+1].Submit = math.Round(g.real(now))
+		jobs[i+1].Submit = math.Round(hours.real(now))
 	}
-	if !(now <= maxSeconds) {
+	if !(jobs[g.Jobs-1].Submit <= maxSeconds) {
 		return nil, fmt.Errorf("generate trace: %g jobs a second are so few that the last one comes after %.3g s", rate, now)
 	}
 	return New(string(g.Demand), jobs), nil
@@ -162,12 +164,12 @@ func (g *Generator) gap(r stream) float64 {
 	return r.bursty(g.Fit.Burstiness)
 }
 
-// real is a moment of which the rate is always the same, in a day of which it is not.
-func (g *Generator) real(t float64) float64 {
+// day is how the rate differs by hour; it does not without a fit.
+func (g *Generator) day() day {
 	if g.Fit == nil {
-		return t
+		return nil
 	}
-	return day(g.Fit.Day).real(t)
+	return normalised(g.Fit.Day)
 }
 
 func (g *Generator) source(r stream) string {

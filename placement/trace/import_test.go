@@ -66,7 +66,8 @@ func TestBadExpressions(t *testing.T) {
 		},
 		{"submit=at,duration=steps,gpus=n * 1s", "", "0,1,1", `x.csv:1:1: gpus "n * 1s" is a time, where a number is wanted`},
 		{"submit=at,duration=steps,gpus=n", "n", "0,1,1", `x.csv:1:1: where "n" is a number, where true or false is wanted`},
-		{"id=at + 1,submit=at,duration=steps,gpus=n", "", "0,1,1", `x.csv:1:1: id is "at + 1": it is a column's text, which is not computed`},
+		{"id=at + 1,submit=at,duration=steps,gpus=n", "", "0,1,1", `x.csv:1:1: missing column "at + 1": there are "at", "steps", "n"`},
+		{"submit=at,duration=steps,gpus=n", "n > 9 or n < 0", "0,1,1", "x.csv:2:1: no job is left of 1 row: not (n > 9 or n < 0) (1)"},
 		{"submit=at,duration=steps / n,gpus=1", "", "0,1,0", "x.csv:2:5: duration: steps / n is not finite: 1 / 0"},
 		{"submit=at,duration=steps * 1s,gpus=1", "", "0,,0", "x.csv:2:3: duration: no steps"},
 		{"submit=at,duration=steps * 1s,gpus=1", "", "0,x,0", `x.csv:2:3: duration: steps "x" is not a number`},
@@ -79,6 +80,55 @@ func TestBadExpressions(t *testing.T) {
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("%s where %s: %v, want %s", tt.mapping, tt.where, err, tt.want)
 		}
+	}
+}
+
+// Columns may be called anything, in backquotes too, where they may have dates as elsewhere.
+func TestOddColumns(t *testing.T) {
+	const text = "\"run, s\",Job-ID,8,submit time,net\n60,a,2,2024-02-29 22:30:00,x\n"
+	want := []Job{{ID: "a", Duration: 60, GPUs: 2, Model: "x", Line: 2}}
+	for _, mapping := range []string{
+		"id=job-id,submit=submit time,duration=`run, s`,gpus=8,model=net",
+		"id=`Job-ID`,submit=`submit time`,duration=`run, s` * 1s,gpus=`8`,model=`net`",
+	} {
+		got, _, err := Read("x.csv", strings.NewReader(text), Options{Format: columns(t, mapping)})
+		if err != nil || !cmp.Equal(got.Jobs, want) {
+			t.Errorf("%s: %+v %v", mapping, got, err)
+		}
+	}
+	// A column that somebody names and that is not there is a mistake, also where a file need not have one.
+	const there = "there are \"run, s\", \"job-id\", \"8\", \"submit time\", \"net\""
+	for _, tt := range []struct{ mapping, want string }{
+		{"submit=8,duration=8,gpus=`9`", "missing column \"`9`\": "},
+		{"id=job-idd,submit=8,duration=8,gpus=8", `missing column "job-idd": `},
+		{"submit=8,duration=8,start=begin,end=8,gpus=8,model=nett", `missing column "begin", "nett": `},
+	} {
+		_, _, err := Read("x.csv", strings.NewReader(text), Options{Format: columns(t, tt.mapping)})
+		if err == nil || err.Error() != "x.csv:1:1: "+tt.want+there {
+			t.Errorf("%s: %v, want %s", tt.mapping, err, tt.want)
+		}
+	}
+}
+
+// A byte-order mark is none of what the file says, whatever comes behind it.
+func TestByteOrderMark(t *testing.T) {
+	for _, text := range []string{
+		"\"job_id\",submit_s,duration_s,gpus\r\na,0,1,1\r\n",
+		`{"jobid": "a", "submitted_time": "2017-10-09 07:02:47", "attempts": [{"start_time": "2017-10-09 07:03:00", ` +
+			`"end_time": "2017-10-09 07:03:01", "detail": [{"gpus": ["gpu0"]}]}]}`,
+	} {
+		got, _, err := Read("x", strings.NewReader("\ufeff"+text), Options{})
+		if err != nil || len(got.Jobs) != 1 || got.Jobs[0].ID != "a" || got.Jobs[0].Duration != 1 {
+			t.Errorf("%.20s: %+v %v", text, got, err)
+		}
+	}
+}
+
+// A row that is skipped does not make another with its id a second one.
+func TestSkippedID(t *testing.T) {
+	got, report, err := Read("x.csv", strings.NewReader(header+"a,0,0,1,,\na,0,1,1,,\na,0,2,1,,\n"), Options{Lenient: true})
+	if err != nil || len(got.Jobs) != 1 || got.Jobs[0].Duration != 1 || !maps.Equal(report.Skipped, map[Reason]int{BadDuration: 1, Duplicate: 1}) {
+		t.Errorf("%+v, %+v, %v", got, report, err)
 	}
 }
 
@@ -196,6 +246,7 @@ func TestPhilly(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"[", "read trace x.json: after the job in line 1: unexpected EOF"},
 		{"[]", "x.json:1:1: a header and no job"},
+		{"[]\n[]", "read trace x.json: after the job in line 1: the array of jobs ends, and the file does not"},
 		{"[7]", "x.json:1:1: not a job as Philly has it: it is of type number"},
 		{"[\n{\"jobid\": 7}]", "x.json:2:1: not a job as Philly has it: jobid is of type number"},
 		{"[\n" + job + ",\n{\"jobid\"", "read trace x.json: after the job in line 2: unexpected EOF"},

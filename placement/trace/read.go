@@ -278,7 +278,6 @@ func (p *parser) header() error {
 		return p.wrap(err)
 	}
 	row = slices.Clone(row)
-	row[0] = strings.TrimPrefix(row[0], "\ufeff")
 	header := make([]string, len(row))
 	for i, name := range row {
 		header[i] = normal(name)
@@ -319,9 +318,9 @@ func (p *parser) sources(header []string) (used []bool) {
 	keys := p.format.keys()
 	for _, key := range columnKeys {
 		text := *keys[key]
-		if i := slices.Index(header, normal(text)); text != "" && i >= 0 {
+		if i := columnOf(text, header); i >= 0 {
 			p.column[key], used[i] = i, true
-		} else if isExpression(text) {
+		} else if kinds[key] != nil && isExpression(text) {
 			p.column[key] = 0
 			if f := p.expression(key, text, header, used); f != nil && len(f.Columns) > 0 {
 				p.column[key] = f.Columns[0]
@@ -334,7 +333,7 @@ func (p *parser) sources(header []string) (used []bool) {
 	return used
 }
 
-// kinds are what an expression may be of a key: names are in columns.
+// kinds are what an expression may be of a key; those of texts, such as id, are columns only.
 var kinds = map[string][]formula.Kind{
 	"submit": {formula.Number, formula.Time}, "duration": {formula.Number, formula.Time},
 	"start": {formula.Number, formula.Time}, "end": {formula.Number, formula.Time},
@@ -344,10 +343,6 @@ var kinds = map[string][]formula.Kind{
 // expression understands one; what is wrong with it is a problem of the header, and nil is returned.
 func (p *parser) expression(key, text string, header []string, used []bool) *formula.Formula {
 	pos := at(p.name, p.line, 1)
-	if kinds[key] == nil {
-		p.bad.add(tomlfile.Problem{Pos: pos, Msg: fmt.Sprintf("%s is %s: it is a column's text, which is not computed", key, quote(text))})
-		return nil
-	}
 	f, err := formula.Parse(text, header)
 	switch {
 	case err != nil:
@@ -461,13 +456,14 @@ func (p *parser) job(row []string) Job {
 		p.ids += len(j.ID)
 	case twice:
 		p.at(row, "id", Duplicate, "id %s is that of line %d", quote(j.ID), first)
-	case j.ID != "":
-		p.seen[j.ID] = p.line
 	}
 	j.Submit = p.submit(row)
 	j.Duration = p.duration(row)
 	j.GPUs = p.gpus(row)
 	j.Value = p.value(row)
+	if !p.badRow && p.format.ID != "" {
+		p.seen[j.ID] = p.line
+	}
 	return j
 }
 
@@ -516,7 +512,7 @@ func (p *parser) text(row []string, key string) string {
 	case len(s) > maxText:
 		p.at(row, key, NotText, "%s %s has %d bytes, %d are allowed", key, quote(s), len(s), maxText)
 		return ""
-	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case !printable(s):
 		p.at(row, key, NotText, "%s %s is not printable text", key, quote(s))
 		return ""
 	case key == "id":
@@ -524,6 +520,11 @@ func (p *parser) text(row []string, key string) string {
 		return strings.Clone(s) // the row's memory is larger
 	}
 	return s
+}
+
+// printable says whether a text is UTF-8 that a terminal can be given.
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // reading is what a row says for a key that is a number or a time: a field as it is written, or what an expression of

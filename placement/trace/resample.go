@@ -61,28 +61,41 @@ func (t *Trace) Window(i int, block float64) (*Trace, error) {
 	if n := t.Windows(block); i < 0 || i >= n {
 		return nil, tomlfile.WithHint("take fewer repeats, or shorter windows", "trace %s: window %d of %g s: there are %d", t.Name, i+1, block, n)
 	}
-	begin := float64(i) * block
-	jobs := append([]Job(nil), t.Jobs[t.from(begin):t.from(begin+block)]...)
+	begin, end := float64(i)*block, float64(i+1)*block // the end is the next one's begin, to the last bit
+	jobs := append([]Job(nil), t.Jobs[t.from(begin):t.from(end)]...)
 	if len(jobs) == 0 {
 		return nil, tomlfile.WithHint("take longer windows", "trace %s: window %d of %g s: no job is submitted in it", t.Name, i+1, block)
 	}
 	for k := range jobs {
-		jobs[k].Submit -= t.Jobs[0].Submit + begin
+		jobs[k].Submit = jobs[k].Submit - t.Jobs[0].Submit - begin // as from compares: not negative
 	}
 	return New(t.Name, jobs), nil
 }
 
 // Bootstrap draws a trace of the same length again, from blocks of so many seconds that begin anywhere: the circular
 // block bootstrap (Politis and Romano, 1992), for submissions in continuous time. Every job has the same chance, jobs of
-// a block stay together as they were, and the same seed draws the same. Drawn jobs are called ID#BLOCK. Blocks should be long
-// against what ties neighbouring jobs together, such as a burst or a day, and many should make a trace; then what is
-// computed of draws varies as it does of other traces of that cluster.
+// a block stay together as they were, and the same seed draws the same; a draw without any job is drawn again. Drawn jobs
+// are called ID#BLOCK. Blocks should be long against what ties neighbouring jobs together, such as a burst or a day, and
+// many should make a trace; then what is computed of single draws varies as it does of other traces of that cluster. The
+// mean of many draws does not: it comes ever closer to what is computed of the trace itself.
 func (t *Trace) Bootstrap(block float64, seed uint64) (*Trace, error) {
 	if err := t.checkBlock(block); err != nil {
 		return nil, err
 	}
-	length, first, n := t.length(), t.Jobs[0].Submit, len(t.Jobs)
 	r := stream{rand.NewPCG(seed, 0x626c_6f63_6b73)}
+	var jobs []Job
+	for len(jobs) == 0 {
+		var err error
+		if jobs, err = t.draw(block, r); err != nil {
+			return nil, err
+		}
+	}
+	return New(t.Name, jobs), nil
+}
+
+// draw is the jobs of as many blocks as make the trace's length.
+func (t *Trace) draw(block float64, r stream) ([]Job, error) {
+	length, first, n := t.length(), t.Jobs[0].Submit, len(t.Jobs)
 	jobs := make([]Job, 0, n)
 	for b := range int(math.Ceil(length/block - 1e-9)) {
 		at := float64(b) * block
@@ -104,8 +117,5 @@ func (t *Trace) Bootstrap(block float64, seed uint64) (*Trace, error) {
 			return nil, fmt.Errorf("trace %s: a draw has more than %d jobs", t.Name, limit.jobs)
 		}
 	}
-	if len(jobs) == 0 {
-		return nil, tomlfile.WithHint("take longer blocks", "trace %s: no job is in the blocks of %g s that were drawn", t.Name, block)
-	}
-	return New(t.Name, jobs), nil
+	return jobs, nil
 }

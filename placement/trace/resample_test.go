@@ -62,6 +62,41 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// Windows have every job once, although multiples of their length are rounded: 5 * 0.1 + 0.1 is less than 6 * 0.1, and there is
+// a job at the former.
+func TestWindowsMeet(t *testing.T) {
+	jobs := make([]Job, 100)
+	for i := range jobs {
+		jobs[i] = Job{ID: fmt.Sprint(i), Submit: float64(i) / 20, Duration: 1, GPUs: 1}
+	}
+	tr, next := New("twentieths", jobs), 0
+	for i := range tr.Windows(0.1) {
+		w, err := tr.Window(i, 0.1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range w.Jobs {
+			if j.ID != fmt.Sprint(next) || j.Submit < 0 || j.Submit > 0.1+1e-9 {
+				t.Fatalf("window %d: %+v, want job %d", i, j, next)
+			}
+			next++
+		}
+	}
+	if next != len(jobs) {
+		t.Errorf("%d jobs in all windows", next)
+	}
+}
+
+// Of a file with few moments at which jobs come, a draw without any is drawn again.
+func TestBootstrapSparse(t *testing.T) {
+	tr := New("sparse", []Job{{ID: "a", Duration: 1, GPUs: 1}, {ID: "b", Submit: 1, Duration: 1, GPUs: 1}, {ID: "c", Submit: 1e6, Duration: 1, GPUs: 1}})
+	for seed := range uint64(50) {
+		if got, err := tr.Bootstrap(1000, seed); err != nil || len(got.Jobs) == 0 {
+			t.Errorf("seed %d: %+v %v", seed, got, err)
+		}
+	}
+}
+
 // A draw is made of runs of neighbours, in the order of submission, each job as often as any other.
 func TestBootstrap(t *testing.T) {
 	const n, block = 50, 10
@@ -110,7 +145,8 @@ func TestBootstrap(t *testing.T) {
 
 // Intervals at 95 % of the mean duration, where durations have an autocorrelation of 0.7 from each job to the next: those of
 // blocks and of windows hold the true mean nearly as often as they say. Those of single jobs, which is what draws without
-// blocks come to, hold it in some 59 %: their deviation is too small by the root of (1 + 0.7) / (1 - 0.7).
+// blocks come to, hold it in some 59 %: their deviation is too small by the root of (1 + 0.7) / (1 - 0.7). That of the mean of
+// draws is about the series, not about what it is a sample of: it holds the true mean ever more seldom, the more draws there are.
 func TestCoverage(t *testing.T) {
 	const series, n, block, draws, correlation = 120, 200, 20, 30, 0.7
 	const truth = 1000
@@ -132,7 +168,10 @@ func TestCoverage(t *testing.T) {
 				}
 				means = append(means, meanDuration(got))
 			}
-			_, deviation := moments(means)
+			center, deviation := moments(means)
+			if name == "blocks" && math.Abs(center-truth) <= 2.045*deviation/math.Sqrt(draws) { // Student's t of 29 degrees
+				held["mean of draws"]++
+			}
 			if math.Abs(meanDuration(tr)-truth) <= 1.96*deviation {
 				held[name]++
 			}
@@ -150,7 +189,7 @@ func TestCoverage(t *testing.T) {
 			held["windows"]++
 		}
 	}
-	for name, want := range map[string][2]float64{"blocks": {0.78, 1}, "windows": {0.82, 1}, "jobs": {0.4, 0.73}} {
+	for name, want := range map[string][2]float64{"blocks": {0.78, 1}, "windows": {0.82, 1}, "jobs": {0.4, 0.73}, "mean of draws": {0.1, 0.45}} {
 		if part := float64(held[name]) / series; part < want[0] || part > want[1] {
 			t.Errorf("%s: %.0f %% of the intervals hold the mean, want %g to %g", name, 100*part, want[0], want[1])
 		}

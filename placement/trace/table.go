@@ -31,8 +31,14 @@ type rowError struct {
 // Error is what is wrong.
 func (e *rowError) Error() string { return e.err.Error() }
 
+// byteOrderMark is how some programs begin a file of UTF-8; what follows may be a quotation mark.
+const byteOrderMark = "\ufeff"
+
 // open looks at how a file begins: it is JSON or CSV. An error of r comes with the first row.
 func open(r *bufio.Reader) table {
+	if mark, _ := r.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = r.Discard(len(byteOrderMark))
+	}
 	if first, err := r.Peek(1); err == nil && (first[0] == '[' || first[0] == '{') {
 		return newPhilly(r, first[0] == '[')
 	}
@@ -143,6 +149,9 @@ func (p *phillyJobs) object() (json.RawMessage, error) {
 		if _, err := p.dec.Token(); err != nil {
 			return nil, p.syntax(err)
 		}
+		if _, err := p.dec.Token(); err != io.EOF {
+			return nil, p.syntax(cmp.Or(err, errAfterArray))
+		}
 		return nil, io.EOF
 	}
 	var raw json.RawMessage
@@ -156,6 +165,8 @@ func (p *phillyJobs) object() (json.RawMessage, error) {
 	p.line = p.lines.at(p.dec.InputOffset() - int64(len(raw)))
 	return raw, nil
 }
+
+var errAfterArray = errors.New("the array of jobs ends, and the file does not")
 
 // syntax is an error in what comes after the last job that could be read.
 func (p *phillyJobs) syntax(err error) error {

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,34 +56,43 @@ func userValue(item string) (user string, value float64, err error) {
 }
 
 // values are what the jobs of a trace are worth among those that wait: what the file says, 1 where it says nothing, times
-// what UserValues say of the user. A user of whom the file has no job is an error.
-func (t *Trace) values(tr *trace.Trace) ([]float64, error) {
+// what UserValues, which checkQueue has seen, say of the user.
+func (t *Trace) values(tr *trace.Trace) []float64 {
 	of := map[string]float64{}
 	for _, item := range t.UserValues {
-		user, v, err := userValue(item)
-		if err != nil {
-			return nil, spec.Invalid(err)
+		if user, v, err := userValue(item); err == nil {
+			of[user] = v
 		}
-		of[user] = v
 	}
-	users, out := map[string]bool{}, make([]float64, len(tr.Jobs))
+	out := make([]float64, len(tr.Jobs))
 	for i := range tr.Jobs {
 		j := &tr.Jobs[i]
-		if out[i] = j.Value; j.Value == 0 {
-			out[i] = 1
-		}
-		if v, ok := of[j.User]; ok {
-			out[i] *= v
-		}
-		users[j.User] = true
+		out[i] = cmp.Or(j.Value, 1) * cmp.Or(of[j.User], 1)
 	}
-	for _, user := range slices.Sorted(maps.Keys(of)) {
-		if !users[user] && t.Jobs == 0 && t.Resample == "" { // a sample, or a part, may have none of theirs
-			delete(users, "")
-			return nil, spec.Invalid(tomlfile.WithHint(tomlfile.DidYouMean(user, slices.Sorted(maps.Keys(users))), "%s has no job of user %q, to whom user_values gives a value", tr.Name, user))
+	return out
+}
+
+// checkUsers is an error if UserValues has a user of whom a file has no job.
+func (t *Trace) checkUsers(tr *trace.Trace) error {
+	if len(t.UserValues) == 0 {
+		return nil
+	}
+	users := map[string]bool{}
+	for i := range tr.Jobs {
+		users[tr.Jobs[i].User] = true
+	}
+	delete(users, "")
+	known := slices.Sorted(maps.Keys(users))
+	for _, item := range t.UserValues {
+		user, _, err := userValue(item)
+		switch {
+		case err != nil:
+			return spec.Invalid(err)
+		case !users[user]:
+			return spec.Invalid(tomlfile.WithHint(tomlfile.DidYouMean(user, known), "%s has no job of user %q, to whom user_values gives a value", tr.Name, user))
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // policy opens the policy that places the jobs, with what the trace says of how those that wait grow in value, and the

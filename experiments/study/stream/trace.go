@@ -3,6 +3,7 @@
 package stream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,7 +42,8 @@ type Trace struct {
 	Jobs    int      `toml:"jobs"`    // so many; of a file, drawn from its jobs. 0: all of a file's
 	Sources []string `toml:"sources"` // of a file: only jobs of these
 	// Load is the offered load: the jobs' GPU time over that of all GPUs between the first
-	// submission and the last. 0, or not there: 1 of a generated trace, what it is of a file or a fit.
+	// submission and the last; of a file that is drawn again, that of the whole. 0, or not there: 1 of a generated trace, what
+	// it is of a file or a fit.
 	Load float64 `toml:"load"`
 	// Scale multiplies all durations, and submissions with them. 0: 1.
 	Scale float64 `toml:"scale"`
@@ -49,10 +51,11 @@ type Trace struct {
 	// "refuse" the file, "drop" them, or "clamp" them to all GPUs.
 	Oversized string `toml:"oversized" default:"refuse" words:"refuse,drop,clamp"`
 
-	// Resample says how the repeats of a file differ, for intervals that are also about the jobs and not only about
-	// what is drawn for them: "block" draws each repeat from blocks of the file that begin anywhere (the circular block
-	// bootstrap), as long as the file, and "windows" gives each a window of its own, one after the other, which begins
-	// with an empty cluster. Without it all repeats have the same jobs, but for those that `jobs` draws.
+	// Resample says how the jobs of a file differ from repeat to repeat: "windows" gives each a window of its own, one after
+	// the other, which begins with an empty cluster, so that intervals hold for other parts of that cluster's time, too; and
+	// "block" draws each from blocks of the file that begin anywhere (the circular block bootstrap), as long as the file, so
+	// that the standard deviation of the repeats is the error of what the whole file gives: the interval of their mean is
+	// none. Without it all repeats have the same jobs, but for those that `jobs` draws.
 	Resample string `toml:"resample" words:"block,windows"`
 	// Block is how long a block or a window is, in the file's time: long against what ties neighbouring jobs together,
 	// such as a day, and short enough that the file has many.
@@ -237,15 +240,34 @@ func (t *Trace) Supports(driver string) error {
 	return nil
 }
 
-// Ready implements study.Study.
+// Ready implements study.Study. Of a file that is drawn again, the jobs that all draws are from are looked at, and whether
+// every repeat has a window.
 func (t *Trace) Ready(p study.Planned) error {
-	s := p.Spec
-	gpus := clusterConfig(s).GPUs()
-	if _, err := t.jobs(s, s.Measure.Seed, gpus); err != nil || t.Resample != windows {
+	s, gpus := p.Spec, clusterConfig(p.Spec).GPUs()
+	if t.Resample == "" {
+		_, err := t.jobs(s, s.Measure.Seed, gpus)
 		return err
 	}
-	_, err := t.Read(s, s.Measure.Seed+uint64(max(1, s.Measure.Repeats)-1), gpus) // the last repeat has a window, too
-	return err
+	tr, scale, err := t.file(s, s.Measure.Seed, gpus)
+	if err != nil {
+		return err
+	}
+	if err := t.checkUsers(tr); err != nil {
+		return err
+	}
+	if _, err := t.traced(s, tr, s.Measure.Seed); err != nil {
+		return err
+	}
+	repeats := 1 // if there is one draw of blocks, there are others
+	if t.Resample == windows {
+		repeats = cmp.Or(p.Times, s.Measure.Repeats, 1)
+	}
+	for i := range repeats {
+		if _, err := t.again(tr, scale, s, s.Measure.Seed+uint64(i)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // jobs makes the trace of one repeat: the same for all policies.
@@ -254,10 +276,17 @@ func (t *Trace) jobs(s *spec.Spec, seed uint64, gpus int) ([]traced, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := t.values(tr)
-	if err != nil {
-		return nil, err
+	if t.Jobs == 0 && t.Resample == "" { // a sample or a draw may have no job of a user
+		if err := t.checkUsers(tr); err != nil {
+			return nil, err
+		}
 	}
+	return t.traced(s, tr, seed)
+}
+
+// traced is the jobs of a trace as a replay takes them.
+func (t *Trace) traced(s *spec.Spec, tr *trace.Trace, seed uint64) ([]traced, error) {
+	values := t.values(tr)
 	models := t.Models
 	named := len(models) == 0 && slices.ContainsFunc(tr.Jobs, func(j trace.Job) bool { return j.Model != "" })
 	if len(models) == 0 {
@@ -288,65 +317,79 @@ func (t *Trace) jobs(s *spec.Spec, seed uint64, gpus int) ([]traced, error) {
 	return out, nil
 }
 
-// Read reads or generates the trace and cuts it to size.
+// Read reads or generates the trace of one repeat and cuts it to size.
 func (t *Trace) Read(s *spec.Spec, seed uint64, gpus int) (*trace.Trace, error) {
-	scale := t.Scale
-	if scale == 0 {
-		scale = 1
-	}
 	if t.generated() {
-		g := trace.Generator{
-			Demand: trace.Demand(t.From), Jobs: t.Jobs, Seed: seed, Mean: t.Mean, StdDev: t.StdDev,
-			MaxGPUs: gpus, MeanDuration: t.Length.Std().Seconds(), Load: t.Load, Capacity: gpus,
-		}
-		if t.MaxGPUs > 0 {
-			g.MaxGPUs = min(gpus, t.MaxGPUs)
-		}
-		switch {
-		case fitted(t.From):
-			fit, err := trace.LoadFit(s.Beside(t.From, "trace.from"))
-			if err != nil {
-				return nil, spec.Invalid(err)
-			}
-			g.Demand, g.Fit = trace.Fitted, fit
-		case g.Load == 0:
-			g.Load = 1
-		}
-		tr, err := trace.Generate(g)
+		return t.generate(s, seed, gpus)
+	}
+	tr, scale, err := t.file(s, seed, gpus)
+	if err != nil {
+		return nil, err
+	}
+	return t.again(tr, scale, s, seed)
+}
+
+// scale is by how much durations and submissions are multiplied.
+func (t *Trace) scale() float64 { return cmp.Or(t.Scale, 1) }
+
+// generate makes the trace of one repeat.
+func (t *Trace) generate(s *spec.Spec, seed uint64, gpus int) (*trace.Trace, error) {
+	g := trace.Generator{
+		Demand: trace.Demand(t.From), Jobs: t.Jobs, Seed: seed, Mean: t.Mean, StdDev: t.StdDev,
+		MaxGPUs: gpus, MeanDuration: t.Length.Std().Seconds(), Load: t.Load, Capacity: gpus,
+	}
+	if t.MaxGPUs > 0 {
+		g.MaxGPUs = min(gpus, t.MaxGPUs)
+	}
+	switch {
+	case fitted(t.From):
+		fit, err := trace.LoadFit(s.Beside(t.From, "trace.from"))
 		if err != nil {
 			return nil, spec.Invalid(err)
 		}
-		if scale == 1 {
-			return tr, nil
-		}
-		tr, _, err = trace.Transform{ScaleSubmit: scale, ScaleDuration: scale}.Apply(tr)
-		return tr, err
+		g.Demand, g.Fit = trace.Fitted, fit
+	case g.Load == 0:
+		g.Load = 1
 	}
-	path := s.Beside(t.From, "trace.from")
-	tr, _, err := trace.Load(path, trace.Options{})
+	tr, err := trace.Generate(g)
 	if err != nil {
 		return nil, spec.Invalid(err)
 	}
+	if scale := t.scale(); scale != 1 {
+		if _, err := (trace.Transform{ScaleSubmit: scale, ScaleDuration: scale}).ApplyTo(tr); err != nil {
+			return nil, spec.Invalid(err)
+		}
+	}
+	return tr, nil
+}
+
+// file reads the jobs of a file that are wanted, and says by how much their submissions were multiplied. The seed is that
+// of a sample.
+func (t *Trace) file(s *spec.Spec, seed uint64, gpus int) (tr *trace.Trace, scale float64, err error) {
+	if tr, _, err = trace.Load(s.Beside(t.From, "trace.from"), trace.Options{}); err != nil {
+		return nil, 0, spec.Invalid(err)
+	}
+	scale = t.scale()
 	x := trace.Transform{Sources: t.Sources, Sample: t.Jobs, Seed: seed, ScaleSubmit: scale, ScaleDuration: scale, Rebase: true}
 	if t.Oversized != "refuse" {
 		x.MaxGPUs, x.Clamp = gpus, t.Oversized == "clamp"
 	}
-	if tr, _, err = x.Apply(tr); err != nil {
-		return nil, spec.Invalid(err)
+	if _, err := x.ApplyTo(tr); err != nil {
+		return nil, 0, spec.Invalid(err)
 	}
 	if t.Oversized == "refuse" {
 		if err := tr.CheckGPUs(gpus); err != nil {
-			return nil, spec.Invalid(err)
+			return nil, 0, spec.Invalid(err)
 		}
 	}
 	if has := trace.Inspect(tr).Load; t.Load > 0 && has > 0 {
 		factor := has / (t.Load * float64(gpus))
-		if tr, _, err = (trace.Transform{ScaleSubmit: factor}).Apply(tr); err != nil {
-			return nil, err
+		if _, err := (trace.Transform{ScaleSubmit: factor}).ApplyTo(tr); err != nil {
+			return nil, 0, spec.Invalid(err)
 		}
 		scale *= factor
 	}
-	return t.again(tr, scale, s, seed)
+	return tr, scale, nil
 }
 
 // The ways in which a file's repeats are drawn.

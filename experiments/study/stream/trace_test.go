@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/study/stream"
 )
 
@@ -90,6 +91,61 @@ func TestResample(t *testing.T) {
 	}
 	if _, err := repeat(s, 2); err == nil || !strings.Contains(err.Error(), "window 3 of 14400 s: there are 2") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// What some repeat lacks is said before any of them is done, and of no repeat that nobody wants.
+func TestReady(t *testing.T) {
+	const hour = "\nresample = \"windows\"\nblock = \"1h\""
+	for name, tt := range map[string]struct {
+		keys  string
+		times int
+		want  string
+	}{
+		"as many as windows":     {"from = \"jobs.csv\"\nresample = \"windows\"\nblock = \"4h\"", 2, ""},
+		"more, by the option":    {"from = \"jobs.csv\"\nresample = \"windows\"\nblock = \"4h\"", 4, "window 3 of 14400 s: there are 2"},
+		"more, by the spec":      {"from = \"jobs.csv\"\nresample = \"windows\"\nblock = \"4h\"", 0, "window 3 of 14400 s: there are 2"},
+		"blocks":                 {"from = \"jobs.csv\"\nresample = \"block\"\nblock = \"4h\"", 4, ""},
+		"blocks that are longer": {"from = \"jobs.csv\"\nresample = \"block\"\nblock = \"11h\"", 4, "blocks of 39600 s"},
+		"before the gap":         {"from = \"gap.csv\"" + hour, 1, ""},
+		"in the gap":             {"from = \"gap.csv\"" + hour, 2, "window 2 of 3600 s: no job is submitted in it"},
+		"a user of one window":   {"from = \"gap.csv\"\nuser_values = [\"ann=2\"]" + hour, 1, ""},
+		"a user of none":         {"from = \"gap.csv\"\nuser_values = [\"eve=2\"]" + hour, 1, `has no job of user "eve"`},
+		"all the same":           {"from = \"jobs.csv\"", 4, ""},
+	} {
+		path := folder(t, tt.keys)
+		gap := "job_id,submit_s,duration_s,gpus,user\na,0,9,1,bob\nb,60,9,1,bob\nc,10800,9,1,ann\n"
+		if err := os.WriteFile(filepath.Join(filepath.Dir(path), "gap.csv"), []byte(gap), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		s, err := kinds.Load(path)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		p := study.Planned{Point: s.Points()[0], Times: tt.times}
+		if err := kinds.Of(p.Spec).Ready(p); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// A user of a file need not have a job in every window.
+func TestUserOfAnotherWindow(t *testing.T) {
+	path := folder(t, "from = \"users.csv\"\nmodels = [\"resnet50\"]\nuser_values = [\"ann=2\"]\nresample = \"windows\"\nblock = \"1h\"\n[placement]\npolicy = \"netpack\"")
+	users := "job_id,submit_s,duration_s,gpus,user\na,0,9,1,bob\nb,60,9,1,bob\nc,3600,9,1,ann\nd,5400,9,1,ann\n"
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "users.csv"), []byte(users), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s, err := kinds.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"a", "c"} {
+		got, err := kinds.Simulator(s, "sim").Simulate(t.Context(), s, i)
+		if err != nil || len(got.Rows) != 2 || got.Rows[0][0] != want {
+			t.Errorf("repeat %d: %+v %v", i, got, err)
+		}
 	}
 }
 

@@ -15,12 +15,12 @@
 //
 // A number is decimal; with a unit behind it (us, ms, s, m or min, h, d) it is a time. A column is a word of letters,
 // digits, "_" and ".", or anything between backquotes; case does not matter. A text stands in double quotes and is
-// compared with a column by == or !=, blanks around a field aside. Times and numbers are kept apart: times are added
+// compared with a column by == or !=, blanks around both aside. Times and numbers are kept apart: times are added
 // to times, multiplied and divided by numbers, and a time by a time is a number.
 //
-// A field with nothing in it is no number: a comparison with it is false, whatever the operator, and a calculation
-// with it has no result. Expressions have at most 1,000 bytes and 50 levels of nesting, so that a text of others costs
-// little.
+// A field with nothing in it is no number: a comparison with it is false, whatever the operator, so that the "not" of one is
+// true, and a calculation with it has no result. Expressions have at most 1,000 bytes and 50 levels of nesting, so that a
+// text of others costs little.
 package formula
 
 import (
@@ -119,8 +119,8 @@ func Parse(text string, columns []string) (*Formula, error) {
 // Number is what the row gives of a Number, or in seconds of a Time: it is finite. The error is a *FieldError.
 func (f *Formula) Number(row []string) (float64, error) { return f.root.number(row) }
 
-// Refused is the first of the conditions, those that "and" joins, that is not true of the row, as it is written;
-// empty: the row is wanted. The Formula is a Truth; the error is a *FieldError.
+// Refused is the first of the conditions, those that "and" joins, that is not true of the row, as it is written, in
+// parentheses where "or" joins parts of it; empty: the row is wanted. The Formula is a Truth; the error is a *FieldError.
 func (f *Formula) Refused(row []string) (string, error) {
 	for i := range f.root.terms {
 		t := &f.root.terms[i]
@@ -343,14 +343,16 @@ func (p *parser) both(op token, l, r node) node {
 	})
 	if all {
 		out.terms = slices.Concat(l.terms, r.terms)
+	} else { // "not" before it would be that of its first part
+		out.terms[0].source = "(" + out.terms[0].source + ")"
 	}
 	return out
 }
 
 func (p *parser) compareText(op token, l, r node) node {
-	column, text := l.column, r.text
+	column, text := l.column, strings.TrimSpace(r.text)
 	if l.kind == Text {
-		column, text = r.column, l.text
+		column, text = r.column, strings.TrimSpace(l.text)
 	}
 	equal := op.text == "=="
 	switch {

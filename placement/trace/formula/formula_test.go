@@ -54,9 +54,12 @@ func TestRefused(t *testing.T) {
 		{`"Pass" != status`, "1,1,1, Pass ", `"Pass" != status`},
 		{`status == "pass"`, "1,1,1,Pass", `status == "pass"`},
 		{`status == ""`, "1,1,1,", ""},
+		{`status == " Pass "`, "1,1,1,Pass", ""}, // blanks around either do not count
+		{`status != " Pass"`, "1,1,1,Pass", `status != " Pass"`},
 		{`status == "Pass" and gpus >= 1`, "1,1,0,Pass", "gpus >= 1"},
 		{`(status == "Pass" and gpus >= 1) and (workers < 9)`, "1,9,1,Pass", "workers < 9"},
-		{`status == "Pass" or gpus >= 1 and workers > 1`, "1,1,1,Killed", `status == "Pass" or gpus >= 1 and workers > 1`},
+		{`status == "Pass" or gpus >= 1 and workers > 1`, "1,1,1,Killed", `(status == "Pass" or gpus >= 1 and workers > 1)`},
+		{`gpus == 1 and (gpus == 2 or gpus == 3)`, "1,1,1,x", `(gpus == 2 or gpus == 3)`},
 		{`status == "Pass" or gpus >= 1 and workers > 1`, "1,2,1,Killed", ""},
 		{`not status == "Killed" and gpus != 3`, "1,1,2,Pass", ""},
 		{`not (gpus > 1 or workers > 1)`, "1,1,1,x", ""},
@@ -67,6 +70,8 @@ func TestRefused(t *testing.T) {
 		{`gpus != 3`, "1,1,,x", "gpus != 3"},
 		{`gpus == gpus`, "1,1,,x", "gpus == gpus"},
 		{`not gpus >= 1`, "1,1,,x", ""},
+		{`not (gpus < 1)`, "1,1,,x", ""},
+		{`gpus > 0 and workers / gpus > 1`, "1,4,0,x", "gpus > 0"}, // what comes after is not computed
 	} {
 		f, err := Parse(tt.text, columns)
 		if err != nil {
@@ -107,6 +112,7 @@ func TestErrors(t *testing.T) {
 		{"gpus = 1", `character 6: unknown operator "="`},
 		{"gpus == 1 && gpus == 2", `character 11: unknown operator "&&"`},
 		{"gpus % 2", "character 6: unknown character '%'"},
+		{"status == 'Pass'", "character 11: unknown character '\\''"},
 		{"größe + 1", `character 1: no column "größe"`},
 		{"`é` + §", "character 7: unknown character '§'"},
 		{"1e999", `character 1: "1e999" is not a number`},

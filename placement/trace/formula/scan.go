@@ -93,7 +93,11 @@ func (p *parser) token(at int) token {
 			return bad
 		}
 	}
-	p.fail(bad, "", "unknown character %q", first)
+	hint := ""
+	if first == '\'' {
+		hint = `a text stands in double quotes, as in status == "Pass"`
+	}
+	p.fail(bad, hint, "unknown character %q", first)
 	return bad
 }
 
