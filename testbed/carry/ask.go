@@ -23,10 +23,11 @@ const (
 	engineAnswer = 20 * time.Second
 )
 
-// Look measures hosts of which something is asked, where what was kept of them is older than EngineAge or of another
-// machine, kernel or version of this program, and judges what is asked of each. That takes a host less than 2 s, limit of
-// them at a time (0: all), and copies this program there if need be. Nothing asked: all hosts are measured, and what each
-// is able to do is said. A host that cannot be measured is skipped, with the reason.
+// Look judges what is asked of hosts. It measures those of which nothing was kept, or what is older than EngineAge or of another
+// machine, kernel or version of this program: that takes a host less than 2 s and the way there and back, limit of
+// them at a time (0: all), and copies this program there if need be. Nothing asked: all hosts are looked at, and what each
+// is able to do is said. Otherwise a host of which nothing is asked is left out. One that cannot be measured is skipped, with
+// the reason.
 func Look(ctx context.Context, all []preflight.Host, asks []Ask, tool string, limit int) (out []results.Preflight) {
 	of := byHost(asks)
 	asked := slices.DeleteFunc(slices.Clone(all), func(h preflight.Host) bool { return len(asks) > 0 && len(of[h.Name]) == 0 })
