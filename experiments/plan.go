@@ -47,12 +47,20 @@ func NewPlan(s *spec.Spec, tool string) (*SavedPlan, error) {
 		spec:       s,
 		planned:    points,
 	}
+	if out.Points, err = predicted(points); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// predicted is the plan of points of an experiment that can be planned.
+func predicted(points []study.Planned) (out []study.PlanPoint, err error) {
 	for _, p := range points {
 		pp, err := kinds.Of(p.Spec).(study.Planner).Plan(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
-		out.Points = append(out.Points, pp)
+		out = append(out, pp)
 	}
 	return out, nil
 }

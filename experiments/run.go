@@ -325,6 +325,23 @@ func touched(points []study.Planned, inv *inventory.Inventory) []string {
 	return use
 }
 
+// asked is what the run asks of a lab's hosts: nothing that is known, where it is decided while the experiment runs or not
+// predicted.
+func (r *run) asked() drivers.Asked {
+	if r.spec.Unplanned() != nil {
+		return drivers.Asked{}
+	}
+	planned, err := predicted(r.points)
+	if err != nil {
+		return drivers.Asked{} // inabench plan says it
+	}
+	asked, err := drivers.Asking(r.opt.Tool, r.spec.Points(), planned)
+	if err != nil {
+		return drivers.Asked{}
+	}
+	return asked
+}
+
 // check reports what an experiment, its inventory, or this machine, lacks for a driver.
 func check(s *spec.Spec, driver string) error {
 	if err := spec.CheckDriver(driver); err != nil {
@@ -373,6 +390,7 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 		if r.held, err = r.opt.Hold.Begin(r.rec.ID, s, touched(r.points, s.Inventory())); err != nil {
 			return err
 		}
+		r.held.Asked = r.asked()
 	}
 	r.held.Hold.Need = r.planned()
 	tb, err := r.open(ctx, s, key, pcap)

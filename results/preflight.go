@@ -10,7 +10,7 @@ import (
 type Preflight struct {
 	Name    string  `json:"name"` // of the check: "mtu"
 	Host    string  `json:"host"`
-	Outcome Outcome `json:"outcome"`          // Pass, Fail or Skipped
+	Outcome Outcome `json:"outcome"`          // Pass, Fail, Skipped, or Inconclusive: near its limit
 	Why     string  `json:"why,omitempty"`    // it was skipped, not decided, or not reached; without addresses
 	Found   string  `json:"found,omitempty"`  // "ens1f0 1500"
 	Wanted  string  `json:"wanted,omitempty"` // "ens1f0 9000, as on the other 7 hosts"
@@ -24,7 +24,7 @@ func (p Preflight) String() string {
 		s += " of host " + p.Host
 	}
 	switch p.Outcome {
-	case Fail:
+	case Fail, Inconclusive:
 		s += ": " + p.Found
 		if p.Wanted != "" {
 			s += ", wanted " + p.Wanted
@@ -37,7 +37,7 @@ func (p Preflight) String() string {
 	return s
 }
 
-// PreflightWarnings are checks that failed and those that were skipped, in words; hosts of
+// PreflightWarnings are checks that failed, were near to that, or were skipped, in words; hosts of
 // which the same is said come together.
 func PreflightWarnings(all []Preflight) []string {
 	type line struct{ text, hint string }

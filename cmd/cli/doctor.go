@@ -14,6 +14,7 @@ import (
 
 	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/netns"
@@ -97,6 +98,7 @@ func doctorCommand() *cli.Command {
 				d.Hosts = preflight.Diagnose(c.Context, inv, ways, c.Int("fan-out"), c.Duration("timeout"))
 				d.Switches = diagnoseSwitches(c.Context, inv, c.Int("fan-out"), c.Duration("timeout"))
 				d.Services = diagnoseSHARP(c.Context, inv, c.Duration("timeout"))
+				d.Ceilings = carry.Foresee(inv, nil, version())
 			}
 			if format == "json" {
 				err = writeJSON(c.App.Writer, d)
@@ -114,6 +116,8 @@ type diagnosis struct {
 	Parts   []preflight.Found     `json:"parts"`
 	Carries *carry.Machine        `json:"carries,omitempty"` // as an emulated testbed; nil: not measured
 	Hosts   []preflight.Diagnosis `json:"hosts,omitempty"`
+
+	Ceilings []results.Preflight `json:"ceilings,omitempty"` // of hosts that inabench preflight has measured
 
 	Switches []device.Diagnosis `json:"switches,omitempty"`
 	Services []service          `json:"services,omitempty"`
@@ -271,6 +275,7 @@ func (d diagnosis) write(w io.Writer) error {
 	writeSwitches(tw, d.Switches)
 	writeServices(tw, d.Services)
 	writeParts(tw, parts, there)
+	writeCeilings(tw, d.Ceilings)
 	return tw.Flush()
 }
 

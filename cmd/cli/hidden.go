@@ -24,6 +24,7 @@ var parts = map[string]spec.Part{
 	netns.HostVerb:        netns.HostMain,
 	collectors.ReaderVerb: reader.Main,
 	carry.Verb:            func(ctx context.Context, _ io.Reader, stdout io.Writer) error { return carry.Main(ctx, stdout) },
+	carry.EngineVerb:      func(ctx context.Context, _ io.Reader, stdout io.Writer) error { return carry.EngineMain(ctx, stdout) },
 }
 
 // hidden runs the verbs that this program starts itself with: the agent on a host,

@@ -183,6 +183,11 @@ func planCommand() *cli.Command {
 			if note := fits(plan); emulated && note != "" {
 				slow.say(note)
 			}
+			if driverOf(c, spec) == "lab" {
+				if err := writeForeseen(c.App.ErrWriter, plan); err != nil {
+					return err
+				}
+			}
 			more, err := predictorsOf(c)
 			if err != nil {
 				return err

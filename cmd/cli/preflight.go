@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/reach"
@@ -56,6 +57,10 @@ func preflightCommand() *cli.Command {
 			if inv == nil {
 				return usagef("inabench preflight -i LAB.toml", "preflight: of which lab?")
 			}
+			asks, err := asksIn(c.String("inventory"))
+			if err != nil {
+				return err
+			}
 			var skip []preflight.Skip
 			for _, name := range names {
 				skip = append(skip, preflight.Skip{Name: name, Why: "--skip"})
@@ -79,6 +84,14 @@ func preflightCommand() *cli.Command {
 			}
 			looked, facts := preflight.Run(c.Context, there, nil, skip, c.Int("fan-out"))
 			all = append(all, looked...)
+			if slices.Contains(names, preflight.Ceiling) {
+				all = append(all, results.Preflight{Name: preflight.Ceiling, Outcome: results.Skipped, Why: "--skip"})
+			} else {
+				there = slices.DeleteFunc(there, func(h preflight.Host) bool { // those that do not answer
+					return !slices.ContainsFunc(facts, func(f results.HostFacts) bool { return f.Host == h.Name })
+				})
+				all = append(all, carry.Look(c.Context, there, asks, version(), c.Int("fan-out"))...)
+			}
 			if format == "json" {
 				err = writeJSON(c.App.Writer, map[string]any{"preflight": all, "hosts": facts})
 			} else {
@@ -101,8 +114,8 @@ func writePreflight(w io.Writer, all []results.Preflight) error {
 	for _, p := range all {
 		r := row{"ok", p.Name, p.Found}
 		switch p.Outcome {
-		case results.Fail:
-			r = row{"FAIL", p.Name, p.Found}
+		case results.Fail, results.Inconclusive:
+			r.mark = map[results.Outcome]string{results.Fail: "FAIL", results.Inconclusive: "WARN"}[p.Outcome]
 			if p.Wanted != "" {
 				r.what += "; wanted " + p.Wanted
 			}

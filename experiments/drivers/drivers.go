@@ -137,7 +137,7 @@ func Open(ctx context.Context, driver string, s *spec.Spec, key study.FabricKey,
 		}
 		return deployment.Open(ctx, remote.Options{
 			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Readers: true,
-			Shared: true, Run: held.Run, Hold: held.Hold, Use: held.Use, Preflight: preflightOf(s, nil),
+			Shared: true, Run: held.Run, Hold: held.Hold, Use: held.Use, Preflight: held.Asked.ceilingOf(s, preflightOf(s, nil)),
 			Capabilities: testbed.Capabilities{
 				Sums: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(s.Inventory()),
 			},

@@ -27,6 +27,8 @@ type Held struct {
 	Hold remote.Hold
 	Run  string
 	Use  []string // hosts and switches that are touched; nil: all
+
+	Asked Asked // of hosts, whose software is looked at for it
 }
 
 // Begin opens the journal of a run that is about to change a lab.
@@ -49,7 +51,7 @@ func (h Holding) Begin(run string, s *spec.Spec, use []string) (Held, error) {
 		Run: run, Owner: h.Owner, Reason: h.Reason, Host: here, PID: os.Getpid(), Began: time.Now().UTC(),
 		File: file, Inventory: s.Inventory().Text,
 	})
-	return Held{h.Hold, run, use}, err
+	return Held{Hold: h.Hold, Run: run, Use: use}, err
 }
 
 // Ousted puts first what an error on a testbed may have come of: that somebody else has the lab now.

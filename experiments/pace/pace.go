@@ -14,7 +14,6 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/spec"
-	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -48,7 +47,7 @@ const (
 func Of(m carry.Machine, plan *experiments.SavedPlan) (p Pace, err error) {
 	points := plan.Spec().Points()
 	for i, pt := range plan.Points {
-		phases := occupied(pt)
+		phases := pt.Occupied()
 		if len(phases) == 0 {
 			continue
 		}
@@ -67,18 +66,6 @@ func Of(m carry.Machine, plan *experiments.SavedPlan) (p Pace, err error) {
 		}
 	}
 	return p, nil
-}
-
-// occupied is what Occupancy predicts of a point's phases.
-func occupied(pt study.PlanPoint) (out []*placement.Prediction) {
-	for _, ph := range pt.Phases {
-		for _, p := range ph.Predictions {
-			if p.Predictor == placement.Occupancy {
-				out = append(out, p)
-			}
-		}
-	}
-	return out
 }
 
 // farthest is the longest round trip by the cables between hosts of a job, in seconds, or least if that is longer.

@@ -23,6 +23,18 @@ type PlanPoint struct {
 	Figures  []results.Figure  `json:"figures,omitempty"`
 }
 
+// Occupied is what placement.Occupancy predicts of the point's phases.
+func (p PlanPoint) Occupied() (out []*placement.Prediction) {
+	for _, ph := range p.Phases {
+		for _, pr := range ph.Predictions {
+			if pr.Predictor == placement.Occupancy {
+				out = append(out, pr)
+			}
+		}
+	}
+	return out
+}
+
 // PlanPhase is what is predicted for a set of jobs that send together.
 type PlanPhase struct {
 	Start       float64                 `json:"start"` // seconds of wall clock, settled

@@ -1,5 +1,6 @@
 // Package carry estimates what this machine carries as an emulated testbed, and what a plan asks
-// of it, so that the factor of slow motion need not be found by trying.
+// of it, so that the factor of slow motion need not be found by trying. It estimates the same of
+// the hosts of a lab, so that a run does not find out what their software is not able to send.
 //
 // An emulation spends its processor time on frames, which are handed over at both ends of a cable
 // (at a host's agent, or in a switch), and on waking up for them. Waking costs more than a frame: a
@@ -17,6 +18,12 @@
 // busiest switch, threads, and the shortest round trip, against which lateness is judged. Slow
 // motion by f makes frames f times fewer and round trips f times longer. Factor finds the least f
 // that leaves headroom in all of them.
+//
+// A lab's hosts have their processors for themselves, and switches are none of theirs. Look has each of them send itself
+// packets over its loopback device, through the sockets that workers have: its Engine is what a packet costs there. Asks
+// is what a plan's predictions say of each host: the packets that its workers and PSes send and receive, over each NIC.
+// A host is asked for too much above Able, and should not be for more than Busy of it: packets come in bursts, and the
+// loopback device leaves out the NIC's driver and its interrupts.
 package carry
 
 import (
@@ -137,51 +144,16 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 			out.Threads++
 		}
 	}
-	index := map[string]int{}
-	for i, l := range topo.Links {
-		index[l.Name] = i
-	}
 	for _, p := range phases {
-		bits := make([]float64, len(topo.Links)) // of gradients and results
-		peak := make([]float64, len(topo.Links)) // as part of the mean
-		frames := make([]float64, len(topo.Links))
-		for _, l := range p.Links {
-			most := max(l.Load, l.Peak)
-			bits[index[l.Link]], peak[index[l.Link]] = most, 1
-			if l.Load > 0 {
-				peak[index[l.Link]] = most / l.Load
-			}
-		}
-		for _, jp := range p.Jobs {
-			i := slices.IndexFunc(plan.Jobs, func(j placement.JobPlan) bool { return j.Name == jp.Name })
-			if i < 0 {
-				return out, fmt.Errorf("demand: job %s is not in the plan", jp.Name)
-			}
-			j := &plan.Jobs[i]
-			if j.Collective != placement.Ring || j.Local() {
-				continue
-			}
-			for k := range j.Workers {
-				path, err := topo.PathBy(j.Workers[k].End(), j.Goal(k))
-				if err != nil {
-					return out, fmt.Errorf("demand: job %s: %w", j.Name, err)
-				}
-				data := jp.WireRate / (1 + collectives.Acks)
-				segments := data / (8 * collectives.Segment)
-				for _, l := range path { // and what acknowledges them comes back
-					back := topo.Links[l].Reverse
-					bits[l] -= peak[l] * data
-					bits[back] -= peak[back] * data * collectives.Acks
-					frames[l] += peak[l] * segments
-					frames[back] += peak[back] * segments * collectives.AcksPerSegment
-				}
-			}
+		t, err := trafficOf(topo, plan, p, lanes)
+		if err != nil {
+			return out, err
 		}
 		total, into := 0.0, map[string]float64{}
-		for i := range frames {
-			frames[i] += max(0, bits[i]) / (8 * float64(frame))
-			total += frames[i]
-			into[topo.Links[i].To] += frames[i]
+		for i, l := range topo.Links {
+			frames := t.segments[i] + t.packets[i]
+			total += frames
+			into[l.To] += frames
 		}
 		out.Frames = max(out.Frames, total)
 		for _, sw := range inv.Switches {
@@ -189,6 +161,60 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 		}
 	}
 	return out, nil
+}
+
+// traffic is what a phase puts on directed links, by a topology's indices: frames a second, while jobs that also compute
+// send together.
+type traffic struct {
+	packets  []float64 // of gradients and results
+	segments []float64 // of rings, over TCP, and what acknowledges them
+}
+
+// trafficOf is that of a phase of a plan as it is predicted, packets having so many lanes.
+func trafficOf(topo *inventory.Topology, plan *placement.Plan, p *placement.Prediction, lanes int) (traffic, error) {
+	index := map[string]int{}
+	for i, l := range topo.Links {
+		index[l.Name] = i
+	}
+	bits := make([]float64, len(topo.Links)) // of gradients and results
+	peak := make([]float64, len(topo.Links)) // as part of the mean
+	t := traffic{make([]float64, len(topo.Links)), make([]float64, len(topo.Links))}
+	for _, l := range p.Links {
+		most := max(l.Load, l.Peak)
+		bits[index[l.Link]], peak[index[l.Link]] = most, 1
+		if l.Load > 0 {
+			peak[index[l.Link]] = most / l.Load
+		}
+	}
+	for _, jp := range p.Jobs {
+		i := slices.IndexFunc(plan.Jobs, func(j placement.JobPlan) bool { return j.Name == jp.Name })
+		if i < 0 {
+			return t, fmt.Errorf("demand: job %s is not in the plan", jp.Name)
+		}
+		j := &plan.Jobs[i]
+		if j.Collective != placement.Ring || j.Local() {
+			continue
+		}
+		for k := range j.Workers {
+			path, err := topo.PathBy(j.Workers[k].End(), j.Goal(k))
+			if err != nil {
+				return t, fmt.Errorf("demand: job %s: %w", j.Name, err)
+			}
+			data := jp.WireRate / (1 + collectives.Acks)
+			segments := data / (8 * collectives.Segment)
+			for _, l := range path { // and what acknowledges them comes back
+				back := topo.Links[l].Reverse
+				bits[l] -= peak[l] * data
+				bits[back] -= peak[back] * data * collectives.Acks
+				t.segments[l] += peak[l] * segments
+				t.segments[back] += peak[back] * segments * collectives.AcksPerSegment
+			}
+		}
+	}
+	for i := range bits {
+		t.packets[i] = max(0, bits[i]) / (8 * frameBytes(lanes))
+	}
+	return t, nil
 }
 
 // steps are the factors of a decade that Factor chooses from: each at most a third above the one before.

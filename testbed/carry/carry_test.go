@@ -20,8 +20,9 @@ import (
 
 func TestMain(m *testing.M) {
 	netnstest.Play(netnstest.Parts{
-		"agent": agent.Main,
-		Verb:    func(ctx context.Context, _ io.Reader, stdout io.Writer) error { return Main(ctx, stdout) },
+		"agent":    agent.Main,
+		Verb:       func(ctx context.Context, _ io.Reader, stdout io.Writer) error { return Main(ctx, stdout) },
+		EngineVerb: func(ctx context.Context, _ io.Reader, stdout io.Writer) error { return EngineMain(ctx, stdout) },
 	})
 	os.Exit(m.Run())
 }

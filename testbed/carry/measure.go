@@ -96,12 +96,20 @@ func Measure(ctx context.Context, tool string) (Machine, error) {
 		return Machine{}, fmt.Errorf("measure what this machine carries: the probe said %q", out.String())
 	}
 	m.Processor, m.Kernel, m.Tool = want.Processor, want.Kernel, want.Tool
-	if text, err := json.MarshalIndent(m, "", "\t"); err == nil && path != "" && m.Others <= quiet {
-		// It is measured again where it cannot be kept.
-		_ = os.MkdirAll(filepath.Dir(path), 0o777)
-		_ = results.WriteAtomically(path, append(text, '\n'))
+	if m.Others <= quiet {
+		keep(path, m)
 	}
 	return m, nil
+}
+
+// keep keeps what was measured in a file, if it can: it is measured again where it cannot be kept.
+func keep(path string, v any) {
+	text, err := json.MarshalIndent(v, "", "\t")
+	if err != nil || path == "" {
+		return
+	}
+	_ = os.MkdirAll(filepath.Dir(path), 0o777)
+	_ = results.WriteAtomically(path, append(text, '\n'))
 }
 
 // Known is what Measure has kept of this machine, if it has.
@@ -144,12 +152,17 @@ func here(tool string) Machine {
 
 // file is where what was measured is kept; "" where the user has no cache directory.
 func (m Machine) file() string {
+	return cached("carry", strconv.Itoa(m.CPUs), m.Processor, m.Kernel, m.Tool)
+}
+
+// cached is the file for something of this kind that these words name; "" where the user has no cache directory.
+func cached(kind string, of ...string) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d\n%s\n%s\n%s", m.CPUs, m.Processor, m.Kernel, m.Tool))
-	return filepath.Join(dir, "inabench", "carry-"+hex.EncodeToString(sum[:6])+".json")
+	sum := sha256.Sum256([]byte(strings.Join(of, "\n")))
+	return filepath.Join(dir, "inabench", kind+"-"+hex.EncodeToString(sum[:6])+".json")
 }
 
 // answer is what Main writes, in JSON.

@@ -41,13 +41,17 @@ const (
 	Disk     = "disk"
 )
 
+// Ceiling is the name of the check whether a host's software is able to send and receive what a run asks of it. Run does not
+// make it, since it needs a plan, and a program on the host: package carry does.
+const Ceiling = "ceiling"
+
 // Reachable is the name of the check that everything else needs. It cannot be skipped.
 const Reachable = "reachable"
 
 // Check is one check, and what it asks.
 type Check struct{ Name, About string }
 
-// Checks are all checks, in the order in which they are reported.
+// Checks are all checks that Run makes, in the order in which they are reported.
 func Checks() []Check {
 	return []Check{
 		{Clock, "the host's clock agrees with this machine's to within " + clockLimit.String()},
@@ -74,13 +78,13 @@ const (
 	minMTU     = 1500
 )
 
-// Names are the names of all checks.
+// Names are the names of all checks that can be skipped: those of Checks, and Ceiling.
 func Names() []string {
 	var out []string
 	for _, c := range Checks() {
 		out = append(out, c.Name)
 	}
-	return out
+	return append(out, Ceiling)
 }
 
 // Skip is a check that is not to be made, and who said so.

@@ -164,6 +164,15 @@ func (s *Socket) open(ifindex int, port uint16, group [4]byte) error {
 	return nil
 }
 
+// Port is the port that it is bound to, which the kernel has chosen where Open was told 0.
+func (s *Socket) Port() (uint16, error) {
+	name, err := unix.Getsockname(s.fd)
+	if err != nil {
+		return 0, os.NewSyscallError("getsockname", err)
+	}
+	return uint16(name.(*unix.SockaddrInet4).Port), nil // it is a socket of AF_INET
+}
+
 // Close may be called again.
 func (s *Socket) Close() {
 	s.mu.Lock()

@@ -16,9 +16,9 @@ func loopSocket(t *testing.T, offload bool) (*Socket, *unix.RawSockaddrInet4) {
 	s, err := Open("lo", 0, [4]byte{239, 77, 0, 1}, offload, &c)
 	must(t, err)
 	t.Cleanup(s.Close)
-	name, err := unix.Getsockname(s.fd)
+	port, err := s.Port()
 	must(t, err)
-	return s, Address([4]byte{127, 0, 0, 1}, uint16(name.(*unix.SockaddrInet4).Port))
+	return s, Address([4]byte{127, 0, 0, 1}, port)
 }
 
 // rest is for how long packets that were sent are left unread: a busy kernel stamps them some time after they were sent, and
