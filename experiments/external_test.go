@@ -1,7 +1,9 @@
 package experiments
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -250,5 +252,127 @@ func TestPredictorFails(t *testing.T) {
 	}
 	if len(rec.Warnings) != 1 || !strings.Contains(rec.Warnings[0], "broken") || rec.Outcome == results.ErrorOutcome {
 		t.Errorf("%s, warnings %q", rec.Outcome, rec.Warnings)
+	}
+}
+
+// tracing are two jobs of a trace that never run at once, the first on all GPUs of both hosts, beside a predictor.
+const tracing = `version = 1
+[fat_tree]
+racks = 1
+hosts = 2
+gpus = 2
+[trace]
+from = "two.csv"
+models = ["vgg16"]
+collective = "%s"
+[predictor]
+name = "mine"
+command = WORDS
+[[expect]]
+metric = "jct"
+predictor = "mine"
+tolerance = "3%%"
+reason = "each has the network for itself"
+[[expect]]
+metric = "avg_jct"
+predictor = "mine"
+tolerance = "3%%"
+reason = "the same of their mean"
+`
+
+// traced is what a simulation of these jobs comes to, and the folder that the predictor ran in.
+func traced(t *testing.T, collective string, command ...string) (rec *results.Record, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "two.csv"), []byte("job_id,submit_s,duration_s,gpus\na,0,100,4\nb,500,50,2\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	words, err := json.Marshal(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(fmt.Sprintf(tracing, collective), "WORDS", string(words), 1)
+	s, err := kinds.Parse(filepath.Join(dir, "exp.toml"), []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec, _, err = Run(t.Context(), s, RunOptions{Driver: "sim", Root: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	return rec, dir
+}
+
+// figuresOf are the figures of a metric, by what they are of, that a predictor said, or of no predictor.
+func figuresOf(rec *results.Record, metric, predictor string) map[string]float64 {
+	out := map[string]float64{}
+	for _, f := range rec.Points[0].Phases[0].Figures {
+		if f.Metric == metric && f.Predictor == predictor {
+			out[f.Of] = f.Value
+		}
+	}
+	return out
+}
+
+// TestPredictorOfTraces: a simulated trace is told job by job, and what is answered stands beside what was simulated. Of rings
+// that are alone, the simulator and the example differ by the acknowledgements that only the simulator counts.
+func TestPredictorOfTraces(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	testbedtest.Require(t, "python3", err)
+	example, err := filepath.Abs("../examples/predictor/maxmin.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, dir := traced(t, "ring", python, example, "--keep", "request.json")
+	if rec.Outcome != results.Pass || len(rec.Warnings) > 0 {
+		t.Errorf("%s, warnings %q", rec.Outcome, rec.Warnings)
+	}
+	ours, mine := figuresOf(rec, "jct", ""), figuresOf(rec, "jct", "mine")
+	for _, job := range []string{"a", "b"} {
+		if ours[job] <= 0 || math.Abs(mine[job]/ours[job]-1) > 0.03 {
+			t.Errorf("job %s takes %v s, mine says %v", job, ours[job], mine[job])
+		}
+	}
+	mean := (mine["a"] + mine["b"]) / 2
+	if got := figuresOf(rec, "avg_jct", "mine")[results.Cluster]; len(mine) != 2 || math.Abs(got/mean-1) > 1e-9 {
+		t.Errorf("mine says %v, in the mean %v", mine, got)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "request.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var req predictor.Request
+	if err := json.Unmarshal(text, &req); err != nil {
+		t.Fatal(err)
+	}
+	if req.Schema != predictor.Schema || len(req.Jobs) != 2 || len(req.Phases) != 0 {
+		t.Fatalf("schema %d, jobs %+v, phases %v", req.Schema, req.Jobs, req.Phases)
+	}
+	a, b := req.Jobs[0], req.Jobs[1]
+	if a.Submit != 0 || b.Submit != 500 || b.Start < 500 || len(a.Workers) != 2 || len(a.Hops) != 4 || a.Local || a.Layers[0].Compute <= 0 {
+		t.Errorf("jobs %+v", req.Jobs)
+	}
+}
+
+// Of what the first version has no words for, the request is of the second; who answers as of the first did not see it.
+func TestPredictorOfRanks(t *testing.T) {
+	rec, dir := traced(t, "halving-doubling", "/bin/sh", "-c",
+		`cat > request.json; printf '{"schema": 1, "jct": [{"job": "a", "seconds": 100}, {"job": "b", "seconds": 50}]}'`)
+	if len(rec.Warnings) != 1 || !strings.Contains(rec.Warnings[0], "schema 1, where the request has 2") {
+		t.Errorf("warnings %q", rec.Warnings)
+	}
+	if said := figuresOf(rec, "jct", "mine"); len(said) > 0 {
+		t.Errorf("mine says %v", said)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "request.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var req predictor.Request
+	if err := json.Unmarshal(text, &req); err != nil {
+		t.Fatal(err)
+	}
+	a := req.Jobs[0]
+	if req.Schema != predictor.Newest || a.Collective != "halving-doubling" || len(a.Workers) != 4 || a.Workers[3].Rank != 3 || a.Workers[3].GPUs != 1 || a.Workers[3].Up != "" {
+		t.Errorf("schema %d, job %+v", req.Schema, a)
 	}
 }

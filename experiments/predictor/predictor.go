@@ -13,13 +13,18 @@ import (
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
-// Schema is the version of the documents. It changes when a predictor that was written for another one
-// would misunderstand them; new keys alone do not change it.
-const Schema = 1
+// Versions of the documents. A request has the oldest one that says all that is in it, and its answer has the same. There is
+// another one where a predictor that was written for those before would misunderstand a request; new keys alone make none.
+const (
+	Schema = 1
+	// Newest is of requests in which jobs reduce by other collectives than ina, ps and ring: each of their workers is a single
+	// GPU, a rank, and they have neither a tree nor hops.
+	Newest = 2
+)
 
 // Request is what a predictor is asked.
 type Request struct {
-	Schema     int      `json:"schema"` // 1
+	Schema     int      `json:"schema"` // Schema or Newest
 	Experiment string   `json:"experiment"`
 	Point      []string `json:"point"`  // labels of the sweep: "switch.pat_ratio=0.5"
 	Repeat     int      `json:"repeat"` // from 0
@@ -75,7 +80,7 @@ type Link struct {
 // Job is a training job where it ran.
 type Job struct {
 	Name       string   `json:"name"`
-	Collective string   `json:"collective"` // ina, ps or ring
+	Collective string   `json:"collective"` // ina, ps or ring; of version 2 also halving-doubling, halving-doubling-near or recursive-doubling
 	Local      bool     `json:"local"`      // on one host: it sends nothing, and no answer is wanted but its JCT
 	Workers    []Worker `json:"workers"`
 	PS         string   `json:"ps"`   // host; empty of rings, and of synchronous jobs
@@ -89,6 +94,7 @@ type Job struct {
 	Message    int64    `json:"message"`    // B of gradients in an iteration; 0: layers, or a stream without end
 	Layers     []Layer  `json:"layers"`     // of an iteration: each is computed, then reduced
 	Iterations int64    `json:"iterations"` // 0: until it is stopped
+	Submit     float64  `json:"submit"`     // s, from the beginning of the point: since when it waited for its GPUs
 	Start      float64  `json:"start"`      // s, from the beginning of the point
 }
 
