@@ -45,6 +45,10 @@ func (r *run) rehearse(ctx context.Context) error {
 		return spec.Invalid(tomlfile.WithHint("leave --predictor out: what predicts these figures is the simulator, --on sim", "%v", err))
 	}
 	switch {
+	case r.spec.Kind().Virtual && kinds.Simulator(p.Spec, r.opt.Driver) == nil:
+		r.external = nil
+		r.Warn(fmt.Sprintf("external predictors were not asked: of %v they are told what is simulated, --on sim", r.spec.Kind()))
+		return nil
 	case r.opt.Batch != nil:
 		r.external = nil
 		r.Warn("external predictors were not asked: a batch system simulates elsewhere, and they are told of what is simulated here")

@@ -173,7 +173,7 @@ reason = "built-in models say nothing of it"
 // What predictors cannot be told of is refused where it is written, and named.
 func TestPredictorOfStudies(t *testing.T) {
 	for _, c := range []struct{ file, table string }{
-		{"mina-ablation.toml", "[operations]"}, {"autops-sharing.toml", "[service]"}, {"titan-testbed.toml", "[training]"}, {"iperf3.toml", "[[program]]"},
+		{"mina-ablation.toml", ""}, {"autops-sharing.toml", "[service]"}, {"titan-testbed.toml", "[training]"}, {"iperf3.toml", "[[program]]"},
 		{"policies.toml", ""},
 	} {
 		text, err := os.ReadFile(c.file)
@@ -255,35 +255,10 @@ func TestPredictorFails(t *testing.T) {
 	}
 }
 
-// tracing are two jobs of a trace that never run at once, the first on all GPUs of both hosts, beside a predictor.
-const tracing = `version = 1
-[fat_tree]
-racks = 1
-hosts = 2
-gpus = 2
-[trace]
-from = "two.csv"
-models = ["vgg16"]
-collective = "%s"
-[predictor]
-name = "mine"
-command = WORDS
-[[expect]]
-metric = "jct"
-predictor = "mine"
-tolerance = "3%%"
-reason = "each has the network for itself"
-[[expect]]
-metric = "avg_jct"
-predictor = "mine"
-tolerance = "3%%"
-reason = "the same of their mean"
-`
-
-// traced is what a simulation of these jobs comes to, and the folder that the predictor ran in.
-func traced(t *testing.T, collective string, command ...string) (rec *results.Record, dir string) {
+// predicted is what a simulation comes to of an experiment whose predictor, mine, is a command, and what that was asked.
+func predicted(t *testing.T, experiment string, command ...string) (rec *results.Record, req *predictor.Request) {
 	t.Helper()
-	dir = t.TempDir()
+	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "two.csv"), []byte("job_id,submit_s,duration_s,gpus\na,0,100,4\nb,500,50,2\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +266,10 @@ func traced(t *testing.T, collective string, command ...string) (rec *results.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(fmt.Sprintf(tracing, collective), "WORDS", string(words), 1)
+	text := fmt.Sprintf("version = 1\n%s\n[predictor]\nname = \"mine\"\ncommand = %s\n", experiment, words)
+	for _, metric := range []string{"jct", "avg_jct"} {
+		text += fmt.Sprintf("[[expect]]\nmetric = %q\npredictor = \"mine\"\ntolerance = \"3%%\"\nreason = \"jobs are alone\"\n", metric)
+	}
 	s, err := kinds.Parse(filepath.Join(dir, "exp.toml"), []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +277,25 @@ func traced(t *testing.T, collective string, command ...string) (rec *results.Re
 	if rec, _, err = Run(t.Context(), s, RunOptions{Driver: "sim", Root: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
-	return rec, dir
+	asked, err := os.ReadFile(filepath.Join(dir, "request.json"))
+	if err != nil {
+		t.Fatalf("%v, warnings %q", err, rec.Warnings)
+	}
+	req = new(predictor.Request)
+	if err := json.Unmarshal(asked, req); err != nil {
+		t.Fatal(err)
+	}
+	return rec, req
+}
+
+// saying is a predictor that keeps its request, and answers in a version that jobs take so many seconds.
+func saying(version int, seconds map[string]float64) []string {
+	a := predictor.Answer{Schema: version}
+	for job, s := range seconds {
+		a.JCT = append(a.JCT, predictor.JCT{Job: job, Seconds: &s})
+	}
+	text, _ := json.Marshal(a) // numbers and names
+	return []string{"/bin/sh", "-c", `cat > request.json; printf '%s' "$0"`, string(text)}
 }
 
 // figuresOf are the figures of a metric, by what they are of, that a predictor said, or of no predictor.
@@ -313,6 +309,16 @@ func figuresOf(rec *results.Record, metric, predictor string) map[string]float64
 	return out
 }
 
+// tracing are two jobs of a trace that never run at once, the first on all GPUs of both hosts.
+const tracing = `[fat_tree]
+racks = 1
+hosts = 2
+gpus = 2
+[trace]
+from = "two.csv"
+models = ["vgg16"]
+collective = "%s"`
+
 // TestPredictorOfTraces: a simulated trace is told job by job, and what is answered stands beside what was simulated. Of rings
 // that are alone, the simulator and the example differ by the acknowledgements that only the simulator counts.
 func TestPredictorOfTraces(t *testing.T) {
@@ -322,7 +328,7 @@ func TestPredictorOfTraces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, dir := traced(t, "ring", python, example, "--keep", "request.json")
+	rec, req := predicted(t, fmt.Sprintf(tracing, "ring"), python, example, "--keep", "request.json")
 	if rec.Outcome != results.Pass || len(rec.Warnings) > 0 {
 		t.Errorf("%s, warnings %q", rec.Outcome, rec.Warnings)
 	}
@@ -336,14 +342,6 @@ func TestPredictorOfTraces(t *testing.T) {
 	if got := figuresOf(rec, "avg_jct", "mine")[results.Cluster]; len(mine) != 2 || math.Abs(got/mean-1) > 1e-9 {
 		t.Errorf("mine says %v, in the mean %v", mine, got)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "request.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var req predictor.Request
-	if err := json.Unmarshal(text, &req); err != nil {
-		t.Fatal(err)
-	}
 	if req.Schema != predictor.Schema || len(req.Jobs) != 2 || len(req.Phases) != 0 {
 		t.Fatalf("schema %d, jobs %+v, phases %v", req.Schema, req.Jobs, req.Phases)
 	}
@@ -355,24 +353,65 @@ func TestPredictorOfTraces(t *testing.T) {
 
 // Of what the first version has no words for, the request is of the second; who answers as of the first did not see it.
 func TestPredictorOfRanks(t *testing.T) {
-	rec, dir := traced(t, "halving-doubling", "/bin/sh", "-c",
-		`cat > request.json; printf '{"schema": 1, "jct": [{"job": "a", "seconds": 100}, {"job": "b", "seconds": 50}]}'`)
+	rec, req := predicted(t, fmt.Sprintf(tracing, "halving-doubling"), saying(predictor.Schema, map[string]float64{"a": 100, "b": 50})...)
 	if len(rec.Warnings) != 1 || !strings.Contains(rec.Warnings[0], "schema 1, where the request has 2") {
 		t.Errorf("warnings %q", rec.Warnings)
 	}
 	if said := figuresOf(rec, "jct", "mine"); len(said) > 0 {
 		t.Errorf("mine says %v", said)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "request.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var req predictor.Request
-	if err := json.Unmarshal(text, &req); err != nil {
-		t.Fatal(err)
-	}
 	a := req.Jobs[0]
-	if req.Schema != predictor.Newest || a.Collective != "halving-doubling" || len(a.Workers) != 4 || a.Workers[3].Rank != 3 || a.Workers[3].GPUs != 1 || a.Workers[3].Up != "" {
-		t.Errorf("schema %d, job %+v", req.Schema, a)
+	if req.Schema != predictor.Newest || a.Collective != "halving-doubling" || len(a.Workers) != 4 {
+		t.Fatalf("schema %d, job %+v", req.Schema, a)
+	}
+	if last := a.Workers[3]; last.Rank != 3 || last.GPUs != 1 || last.Up != "" {
+		t.Errorf("worker %+v", last)
+	}
+}
+
+// TestPredictorOfOperations: what is told of operations is enough to say how long a job takes that has its tree at all times.
+func TestPredictorOfOperations(t *testing.T) {
+	const experiment = `[clos]
+down = [2, 2]
+up = [1, 1]
+[operations]
+sharing = "always"
+[[operations.job]]
+name = "wide"
+model = "bert-base"
+hosts = 2
+steps = 3
+[[operations.job]]
+name = "single"
+model = "opt-125m"
+hosts = 1
+steps = 2`
+	rec, req := predicted(t, experiment, saying(predictor.Newest, map[string]float64{"wide": 1, "single": 2})...)
+	if mine := figuresOf(rec, "jct", "mine"); len(rec.Warnings) > 0 || mine["wide"] != 1 || mine["single"] != 2 || figuresOf(rec, "avg_jct", "mine")[results.Cluster] != 1.5 {
+		t.Errorf("warnings %q, mine says %v", rec.Warnings, mine)
+	}
+	if rec.Outcome != results.Fail {
+		t.Errorf("%s, and what mine says is wrong", rec.Outcome)
+	}
+	o, ours := req.Operations, figuresOf(rec, "jct", "")
+	if req.Schema != predictor.Newest || o == nil || len(o.Patterns) != 2 || len(req.Jobs) != 2 || len(ours) != 2 {
+		t.Fatalf("schema %d, jobs %+v, operations %+v", req.Schema, req.Jobs, o)
+	}
+	for _, j := range req.Jobs {
+		at := slices.IndexFunc(o.Patterns, func(p predictor.Pattern) bool { return p.Model == j.Model })
+		if at < 0 || j.Collective != predictor.Turns || j.Local != (len(j.Workers) == 1) || j.Workers[0].Host == "" {
+			t.Fatalf("job %+v", j)
+		}
+		now := 0.0
+		for _, op := range o.Patterns[at].Ops {
+			now = max(now, op.Start) + o.Latency
+			if !j.Local {
+				now += 8 * float64(op.Bytes) / (o.Bandwidth * o.Ratio)
+			}
+		}
+		want := float64(j.Iterations) * max(now, o.Patterns[at].Step)
+		if got := ours[j.Name]; math.Abs(got/want-1) > 1e-9 {
+			t.Errorf("job %s takes %v s, want %v", j.Name, got, want)
+		}
 	}
 }

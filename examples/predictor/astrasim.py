@@ -348,6 +348,8 @@ def main():
     request = json.load(sys.stdin)
     if request["schema"] not in (1, 2):
         sys.exit("astrasim.py knows schemas 1 and 2, and this is %s" % request["schema"])
+    if request.get("operations"):
+        sys.exit("astrasim.py: jobs of [operations] take turns with trees, which ASTRA-sim does not have")
     try:
         model = Model(request, Program(given.binary, given.timeout, given.keep), given.aggregation, given.stream)
         json.dump(model.answer(), sys.stdout, allow_nan=False)

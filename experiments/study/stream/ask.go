@@ -65,14 +65,11 @@ func request(p study.Planned, inv *inventory.Inventory, set testbed.Settings, re
 	return req, nil
 }
 
-// mostAsked is how many jobs of a simulated trace predictors are asked about at once: each has two figures in the record then.
-const mostAsked = 10_000
-
 // simulatedRequest is what predictors are told of a repeat that was simulated, and what each of its jobs took.
 func (t *Trace) simulatedRequest(p study.Planned, repeat int, jobs []traced, done []replay.JobResult) (*predictor.Request, []results.Figure, error) {
 	switch {
-	case len(done) > mostAsked:
-		return nil, nil, fmt.Errorf("the trace has %d jobs, and they are told of at most %d: set trace.jobs", len(done), mostAsked)
+	case len(done) > predictor.MostJobs:
+		return nil, nil, fmt.Errorf("the trace has %d jobs, and they are told of at most %d: set trace.jobs", len(done), predictor.MostJobs)
 	case t.PSes > 1 && reductions[t.Collective] == nil:
 		return nil, nil, fmt.Errorf("they are told of one parameter server for each job, and trace.parameter_servers is %d", t.PSes)
 	}
