@@ -22,6 +22,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/fidelity"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -341,6 +342,13 @@ func TestPredictorOfTraces(t *testing.T) {
 	mean := (mine["a"] + mine["b"]) / 2
 	if got := figuresOf(rec, "avg_jct", "mine")[results.Cluster]; len(mine) != 2 || math.Abs(got/mean-1) > 1e-9 {
 		t.Errorf("mine says %v, in the mean %v", mine, got)
+	}
+	report, err := fidelity.Compare([]*results.Record{rec}, fidelity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Models) != 1 || report.Models[0].Name != "mine" || report.Models[0].Over != fidelity.Job || len(report.Models[0].Errors) != 3 {
+		t.Errorf("models %+v", report.Models)
 	}
 	if req.Schema != predictor.Schema || len(req.Jobs) != 2 || len(req.Phases) != 0 {
 		t.Fatalf("schema %d, jobs %+v, phases %v", req.Schema, req.Jobs, req.Phases)
