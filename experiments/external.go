@@ -11,7 +11,6 @@ import (
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
-	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 )
@@ -46,9 +45,13 @@ func (r *run) rehearse(ctx context.Context) error {
 		return spec.Invalid(tomlfile.WithHint("leave --predictor out: what predicts these figures is the simulator, --on sim", "%v", err))
 	}
 	switch {
-	case kinds.Simulator(p.Spec, r.opt.Driver) != nil:
+	case r.spec.Kind().Virtual && kinds.Simulator(p.Spec, r.opt.Driver) == nil:
 		r.external = nil
-		r.Warn("external predictors were not asked: of a trace they are told what ran on a testbed")
+		r.Warn(fmt.Sprintf("external predictors were not asked: of %v they are told what is simulated, --on sim", r.spec.Kind()))
+		return nil
+	case r.opt.Batch != nil:
+		r.external = nil
+		r.Warn("external predictors were not asked: a batch system simulates elsewhere, and they are told of what is simulated here")
 		return nil
 	case p.Plan == nil:
 		return nil // nothing is placed yet
@@ -95,7 +98,7 @@ func (p *SavedPlan) Ask(ctx context.Context, more []predictor.Predictor) error {
 			}
 			for k := range a.Phases {
 				ph := &p.Points[i].Phases[k]
-				ph.External = append(ph.External, answered(x.Name, &a.Phases[k], pt.Spec.Inventory().Topology().Links)...)
+				ph.External = append(ph.External, answered(x.Name, &a.Phases[k], req.Links)...)
 			}
 		}
 	}
@@ -107,7 +110,6 @@ func (r *run) Asks() bool { return len(r.external) > 0 }
 
 // Ask implements study.Runner. A predictor that fails is a warning: what was measured counts without it.
 func (r *run) Ask(ctx context.Context, p study.Planned, req *predictor.Request, phases []results.Phase, whole *results.Phase) {
-	links := r.tb.Inventory().Topology().Links
 	for _, x := range r.external {
 		r.Progress("predict", spec.Labels(p.Labels), 0)
 		began := time.Now()
@@ -118,12 +120,33 @@ func (r *run) Ask(ctx context.Context, p study.Planned, req *predictor.Request, 
 			continue
 		}
 		for i := range a.Phases {
-			phases[i].Figures = append(phases[i].Figures, answered(x.Name, &a.Phases[i], links)...)
+			phases[i].Figures = append(phases[i].Figures, answered(x.Name, &a.Phases[i], req.Links)...)
 		}
-		for _, j := range a.JCT {
-			whole.Figures = append(whole.Figures, said(x.Name, "jct", j.Job, *j.Seconds, ""))
-		}
+		whole.Figures = append(whole.Figures, completions(x.Name, a.JCT, whole.Figures)...)
 	}
+}
+
+// asks says whether a predictor of such a name is asked.
+func (r *run) asks(name string) bool {
+	return slices.ContainsFunc(r.external, func(x predictor.Predictor) bool { return x.Name == name })
+}
+
+// askSimulated puts what predictors of others say of a repeat that was simulated beside what it came to.
+func (r *run) askSimulated(ctx context.Context, p study.Planned, c *study.Repetition, ph *results.Phase) {
+	if !r.Asks() {
+		return
+	}
+	if c.Request == nil {
+		r.Warn("external predictors were not asked: this study tells them nothing of what it simulates")
+		return
+	}
+	req, own, err := c.Request(p)
+	if err != nil {
+		r.Warn(spec.Prefix(p.Labels) + "external predictors were not asked: " + err.Error())
+		return
+	}
+	ph.Figures = append(ph.Figures, own...)
+	r.Ask(ctx, p, req, nil, ph)
 }
 
 // said is a figure of a predictor.
@@ -133,8 +156,28 @@ func said(name, metric, of string, v float64, bottleneck string) results.Figure 
 	return f
 }
 
+// completions are the completion times that a predictor says of jobs; and their mean, where that was observed, which is of all
+// jobs there are.
+func completions(name string, list []predictor.JCT, observed []results.Figure) []results.Figure {
+	var out []results.Figure
+	sum := 0.0
+	for _, j := range list {
+		out = append(out, said(name, "jct", j.Job, *j.Seconds, ""))
+		sum += *j.Seconds
+	}
+	if len(list) > 0 && slices.ContainsFunc(observed, func(f results.Figure) bool {
+		return f.Metric == meanJCT && f.Of == results.Cluster && f.Kind != results.Predicted
+	}) {
+		out = append(out, said(name, meanJCT, results.Cluster, sum/float64(len(list)), ""))
+	}
+	return out
+}
+
+// meanJCT is the mean of all jobs' completion times.
+const meanJCT = "avg_jct"
+
 // answered are the figures of a phase.
-func answered(name string, a *predictor.PhaseAnswer, links []inventory.DirectedLink) []results.Figure {
+func answered(name string, a *predictor.PhaseAnswer, links []predictor.Link) []results.Figure {
 	var out []results.Figure
 	var goodputs []float64
 	for _, j := range a.Jobs {

@@ -1,7 +1,9 @@
 package experiments
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -20,6 +22,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/fidelity"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -171,7 +174,7 @@ reason = "built-in models say nothing of it"
 // What predictors cannot be told of is refused where it is written, and named.
 func TestPredictorOfStudies(t *testing.T) {
 	for _, c := range []struct{ file, table string }{
-		{"mina-ablation.toml", "[operations]"}, {"autops-sharing.toml", "[service]"}, {"titan-testbed.toml", "[training]"}, {"iperf3.toml", "[[program]]"},
+		{"mina-ablation.toml", ""}, {"autops-sharing.toml", "[service]"}, {"titan-testbed.toml", "[training]"}, {"iperf3.toml", "[[program]]"},
 		{"policies.toml", ""},
 	} {
 		text, err := os.ReadFile(c.file)
@@ -250,5 +253,173 @@ func TestPredictorFails(t *testing.T) {
 	}
 	if len(rec.Warnings) != 1 || !strings.Contains(rec.Warnings[0], "broken") || rec.Outcome == results.ErrorOutcome {
 		t.Errorf("%s, warnings %q", rec.Outcome, rec.Warnings)
+	}
+}
+
+// predicted is what a simulation comes to of an experiment whose predictor, mine, is a command, and what that was asked.
+func predicted(t *testing.T, experiment string, command ...string) (rec *results.Record, req *predictor.Request) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "two.csv"), []byte("job_id,submit_s,duration_s,gpus\na,0,100,4\nb,500,50,2\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	words, err := json.Marshal(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("version = 1\n%s\n[predictor]\nname = \"mine\"\ncommand = %s\n", experiment, words)
+	for _, metric := range []string{"jct", "avg_jct"} {
+		text += fmt.Sprintf("[[expect]]\nmetric = %q\npredictor = \"mine\"\ntolerance = \"3%%\"\nreason = \"jobs are alone\"\n", metric)
+	}
+	s, err := kinds.Parse(filepath.Join(dir, "exp.toml"), []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec, _, err = Run(t.Context(), s, RunOptions{Driver: "sim", Root: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := os.ReadFile(filepath.Join(dir, "request.json"))
+	if err != nil {
+		t.Fatalf("%v, warnings %q", err, rec.Warnings)
+	}
+	req = new(predictor.Request)
+	if err := json.Unmarshal(asked, req); err != nil {
+		t.Fatal(err)
+	}
+	return rec, req
+}
+
+// saying is a predictor that keeps its request, and answers in a version that jobs take so many seconds.
+func saying(version int, seconds map[string]float64) []string {
+	a := predictor.Answer{Schema: version}
+	for job, s := range seconds {
+		a.JCT = append(a.JCT, predictor.JCT{Job: job, Seconds: &s})
+	}
+	text, _ := json.Marshal(a) // numbers and names
+	return []string{"/bin/sh", "-c", `cat > request.json; printf '%s' "$0"`, string(text)}
+}
+
+// figuresOf are the figures of a metric, by what they are of, that a predictor said, or of no predictor.
+func figuresOf(rec *results.Record, metric, predictor string) map[string]float64 {
+	out := map[string]float64{}
+	for _, f := range rec.Points[0].Phases[0].Figures {
+		if f.Metric == metric && f.Predictor == predictor {
+			out[f.Of] = f.Value
+		}
+	}
+	return out
+}
+
+// tracing are two jobs of a trace that never run at once, the first on all GPUs of both hosts.
+const tracing = `[fat_tree]
+racks = 1
+hosts = 2
+gpus = 2
+[trace]
+from = "two.csv"
+models = ["vgg16"]
+collective = "%s"`
+
+// TestPredictorOfTraces: a simulated trace is told job by job, and what is answered stands beside what was simulated. Of rings
+// that are alone, the simulator and the example differ by the acknowledgements that only the simulator counts.
+func TestPredictorOfTraces(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	testbedtest.Require(t, "python3", err)
+	example, err := filepath.Abs("../examples/predictor/maxmin.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, req := predicted(t, fmt.Sprintf(tracing, "ring"), python, example, "--keep", "request.json")
+	if rec.Outcome != results.Pass || len(rec.Warnings) > 0 {
+		t.Errorf("%s, warnings %q", rec.Outcome, rec.Warnings)
+	}
+	ours, mine := figuresOf(rec, "jct", ""), figuresOf(rec, "jct", "mine")
+	for _, job := range []string{"a", "b"} {
+		if ours[job] <= 0 || math.Abs(mine[job]/ours[job]-1) > 0.03 {
+			t.Errorf("job %s takes %v s, mine says %v", job, ours[job], mine[job])
+		}
+	}
+	mean := (mine["a"] + mine["b"]) / 2
+	if got := figuresOf(rec, "avg_jct", "mine")[results.Cluster]; len(mine) != 2 || math.Abs(got/mean-1) > 1e-9 {
+		t.Errorf("mine says %v, in the mean %v", mine, got)
+	}
+	report, err := fidelity.Compare([]*results.Record{rec}, fidelity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Models) != 1 || report.Models[0].Name != "mine" || report.Models[0].Over != fidelity.Job || len(report.Models[0].Errors) != 3 {
+		t.Errorf("models %+v", report.Models)
+	}
+	if req.Schema != predictor.Schema || len(req.Jobs) != 2 || len(req.Phases) != 0 {
+		t.Fatalf("schema %d, jobs %+v, phases %v", req.Schema, req.Jobs, req.Phases)
+	}
+	a, b := req.Jobs[0], req.Jobs[1]
+	if a.Submit != 0 || b.Submit != 500 || b.Start < 500 || len(a.Workers) != 2 || len(a.Hops) != 4 || a.Local || a.Layers[0].Compute <= 0 {
+		t.Errorf("jobs %+v", req.Jobs)
+	}
+}
+
+// Of what the first version has no words for, the request is of the second; who answers as of the first did not see it.
+func TestPredictorOfRanks(t *testing.T) {
+	rec, req := predicted(t, fmt.Sprintf(tracing, "halving-doubling"), saying(predictor.Schema, map[string]float64{"a": 100, "b": 50})...)
+	if len(rec.Warnings) != 1 || !strings.Contains(rec.Warnings[0], "schema 1, where the request has 2") {
+		t.Errorf("warnings %q", rec.Warnings)
+	}
+	if said := figuresOf(rec, "jct", "mine"); len(said) > 0 {
+		t.Errorf("mine says %v", said)
+	}
+	a := req.Jobs[0]
+	if req.Schema != predictor.Newest || a.Collective != "halving-doubling" || len(a.Workers) != 4 {
+		t.Fatalf("schema %d, job %+v", req.Schema, a)
+	}
+	if last := a.Workers[3]; last.Rank != 3 || last.GPUs != 1 || last.Up != "" {
+		t.Errorf("worker %+v", last)
+	}
+}
+
+// TestPredictorOfOperations: what is told of operations is enough to say how long a job takes that has its tree at all times.
+func TestPredictorOfOperations(t *testing.T) {
+	const experiment = `[clos]
+down = [2, 2]
+up = [1, 1]
+[operations]
+sharing = "always"
+[[operations.job]]
+name = "wide"
+model = "bert-base"
+hosts = 2
+steps = 3
+[[operations.job]]
+name = "single"
+model = "opt-125m"
+hosts = 1
+steps = 2`
+	rec, req := predicted(t, experiment, saying(predictor.Newest, map[string]float64{"wide": 1, "single": 2})...)
+	if mine := figuresOf(rec, "jct", "mine"); len(rec.Warnings) > 0 || mine["wide"] != 1 || mine["single"] != 2 || figuresOf(rec, "avg_jct", "mine")[results.Cluster] != 1.5 {
+		t.Errorf("warnings %q, mine says %v", rec.Warnings, mine)
+	}
+	if rec.Outcome != results.Fail {
+		t.Errorf("%s, and what mine says is wrong", rec.Outcome)
+	}
+	o, ours := req.Operations, figuresOf(rec, "jct", "")
+	if req.Schema != predictor.Newest || o == nil || len(o.Patterns) != 2 || len(req.Jobs) != 2 || len(ours) != 2 {
+		t.Fatalf("schema %d, jobs %+v, operations %+v", req.Schema, req.Jobs, o)
+	}
+	for _, j := range req.Jobs {
+		at := slices.IndexFunc(o.Patterns, func(p predictor.Pattern) bool { return p.Model == j.Model })
+		if at < 0 || j.Collective != predictor.Turns || j.Local != (len(j.Workers) == 1) || j.Workers[0].Host == "" {
+			t.Fatalf("job %+v", j)
+		}
+		now := 0.0
+		for _, op := range o.Patterns[at].Ops {
+			now = max(now, op.Start) + o.Latency
+			if !j.Local {
+				now += 8 * float64(op.Bytes) / (o.Bandwidth * o.Ratio)
+			}
+		}
+		want := float64(j.Iterations) * max(now, o.Patterns[at].Step)
+		if got := ours[j.Name]; math.Abs(got/want-1) > 1e-9 {
+			t.Errorf("job %s takes %v s, want %v", j.Name, got, want)
+		}
 	}
 }

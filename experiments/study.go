@@ -35,6 +35,7 @@ func (r *run) simulate(ctx context.Context) error {
 	r.rec.Kind, r.rec.Switch, r.rec.Hosts = results.Simulated, "model", []results.HostFacts{drivers.ThisMachine()}
 	for i := range r.rec.Expect {
 		switch e := &r.rec.Expect[i]; {
+		case r.asks(e.Predictor):
 		case slices.Contains(kinds.Of(r.spec).Predictors(), e.Predictor), e.Metric == "jct" && e.Predictor != "value":
 			e.Skip = "the simulator is not held to itself"
 		case e.Metric == "jct" && !r.spec.Kind().Single:
@@ -57,6 +58,9 @@ func (r *run) simulate(ctx context.Context) error {
 		finish := func(i int, c *study.Repetition) {
 			jobs := zipped(c.Rows, spec.Labels(r.points[i%len(r.points)].Labels), strconv.Itoa(i/len(r.points)))
 			c.Rows = nil
+			if !r.Asks() {
+				c.Request = nil // and all that it holds
+			}
 			put(i, cell{c, jobs})
 		}
 		if r.opt.Batch != nil {
@@ -77,6 +81,7 @@ func (r *run) simulate(ctx context.Context) error {
 			Index: i % len(r.points), Repeat: i / len(r.points), Params: p.Params, Labels: p.Labels,
 			Phases: []results.Phase{{End: c.End, Figures: c.Figures, Missing: c.Missing}}, Curves: c.Curves, Machines: c.Machines, MachinesAt: c.MachinesAt,
 		}
+		r.askSimulated(ctx, *p, c.Repetition, &point.Phases[0])
 		if point.Repeat > 0 && !report.SameX(c.Curves, r.rec.Points[point.Index].Curves) {
 			point.Curves = nil
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"github.com/inabench/inabench/internal/bounded"
 )
@@ -17,7 +16,7 @@ var ErrAnswer = errors.New("bad answer")
 
 // Answer is what a predictor says.
 type Answer struct {
-	Schema int           `json:"schema"` // 1
+	Schema int           `json:"schema"` // the request's
 	Phases []PhaseAnswer `json:"phases"` // one for each phase of the request, in order
 	JCT    []JCT         `json:"jct"`    // optional, of jobs with iterations; all of them where the request has no phases
 }
@@ -68,8 +67,8 @@ func ParseAnswer(text []byte, req *Request) (*Answer, error) {
 	}
 	var version struct{ Schema *int }
 	// Another version may have anything else in it.
-	if json.Unmarshal(text, &version) == nil && version.Schema != nil && *version.Schema != Schema {
-		return nil, fmt.Errorf("%w: schema %d, this inabench reads %d", ErrAnswer, *version.Schema, Schema)
+	if json.Unmarshal(text, &version) == nil && version.Schema != nil && *version.Schema != req.Schema {
+		return nil, fmt.Errorf("%w: schema %d, where the request has %d", ErrAnswer, *version.Schema, req.Schema)
 	}
 	if err := req.bounded(text); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
@@ -84,8 +83,8 @@ func ParseAnswer(text []byte, req *Request) (*Answer, error) {
 		return nil, fmt.Errorf("%w: something after the JSON document; messages belong on standard error", ErrAnswer)
 	}
 	c := checker{req: req}
-	if a.Schema != Schema {
-		c.Add("no schema: write \"schema\": %d", Schema)
+	if a.Schema != req.Schema {
+		c.Add("no schema: write \"schema\": %d", req.Schema)
 	}
 	if len(a.Phases) != len(req.Phases) {
 		c.Add("%d phases, the request has %d", len(a.Phases), len(req.Phases))
@@ -140,16 +139,20 @@ func (c *checker) number(v *float64, max float64, at, what string, args ...any) 
 }
 
 // once checks that names of a list are known, and there once; it returns those that are.
-func (c *checker) once(at, what string, names, known []string) []string {
-	var seen []string
+func (c *checker) once(at, what string, names, known []string) (seen map[string]bool) {
+	there := map[string]bool{}
+	for _, n := range known {
+		there[n] = true
+	}
+	seen = map[string]bool{}
 	for _, n := range names {
 		switch {
-		case slices.Contains(seen, n):
+		case seen[n]:
 			c.Add("%s%s %q is there twice", at, what, n)
-		case !slices.Contains(known, n):
+		case !there[n]:
 			c.Add("%sunknown %s %q", at, what, n)
 		default:
-			seen = append(seen, n)
+			seen[n] = true
 		}
 	}
 	return seen
@@ -177,7 +180,7 @@ func (c *checker) phase(i int, p *PhaseAnswer) {
 	}
 	seen := c.once(at, "job", names(p.Jobs, func(j JobAnswer) string { return j.Name }), c.req.Phases[i].Jobs)
 	for _, n := range senders {
-		if !slices.Contains(seen, n) {
+		if !seen[n] {
 			c.Add("%sno job %q", at, n)
 		}
 	}
@@ -211,24 +214,13 @@ func (c *checker) phase(i int, p *PhaseAnswer) {
 }
 
 func (c *checker) jct(list []JCT) {
-	var ends, all []string
-	for _, j := range c.req.Jobs {
-		all = append(all, j.Name)
-		if j.Iterations > 0 {
-			ends = append(ends, j.Name)
-		}
-	}
-	seen := c.once("jct: ", "job", names(list, func(j JCT) string { return j.Job }), all)
-	for _, n := range seen {
-		if !slices.Contains(ends, n) {
-			c.Add("jct of %s, which has no number of iterations", n)
-		}
-	}
-	if len(c.req.Phases) == 0 {
-		for _, n := range ends {
-			if !slices.Contains(seen, n) {
-				c.Add("no jct of job %q", n)
-			}
+	seen := c.once("jct: ", "job", names(list, func(j JCT) string { return j.Job }), names(c.req.Jobs, func(j Job) string { return j.Name }))
+	for i := range c.req.Jobs {
+		switch j := &c.req.Jobs[i]; {
+		case seen[j.Name] && j.Iterations == 0:
+			c.Add("jct of %s, which has no number of iterations", j.Name)
+		case !seen[j.Name] && j.Iterations > 0 && len(c.req.Phases) == 0:
+			c.Add("no jct of job %q", j.Name)
 		}
 	}
 	for _, j := range list {

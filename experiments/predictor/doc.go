@@ -15,7 +15,8 @@
 // document and answers with one, point by point. It is told all that the built-in models start from
 // (placement.Resolve is theirs, too), and its answers become predicted figures beside theirs; so
 // expectations, reports, history and results/fidelity need not know whose they are. It is tried
-// before anything is measured, and after that can only lose its own figures.
+// before anything is measured, where jobs are placed before that, and then can only lose its own figures. A simulation that
+// places jobs as they come hands over what it told of them when it is done (study.Repetition.Request).
 //
 // Fidelity is computed from records alone: what a run was is in its record, predictions included.
 // The figure is kept in the record of the run that was the reference, where the index finds it,

@@ -12,13 +12,18 @@ import (
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
-// Schema is the version of the documents. It changes when a predictor that was written for another one
-// would misunderstand them; new keys alone do not change it.
-const Schema = 1
+// Versions of the documents. A request has the oldest one that says all that is in it, and its answer has the same. There is
+// another one where a predictor that was written for those before would misunderstand a request; new keys alone make none.
+const (
+	Schema = 1
+	// Newest is of requests in which jobs reduce by other collectives than ina, ps and ring, with neither a tree nor hops: each of
+	// their workers is a single GPU, a rank; or a host whose job takes turns with others (Operations).
+	Newest = 2
+)
 
 // Request is what a predictor is asked.
 type Request struct {
-	Schema     int      `json:"schema"` // 1
+	Schema     int      `json:"schema"` // Schema or Newest
 	Experiment string   `json:"experiment"`
 	Point      []string `json:"point"`  // labels of the sweep: "switch.pat_ratio=0.5"
 	Repeat     int      `json:"repeat"` // from 0
@@ -36,6 +41,8 @@ type Request struct {
 	// Phases are spans in which the set of jobs that send does not change. None: jobs come
 	// and go all the time, and only their completion times are asked for.
 	Phases []Phase `json:"phases"`
+	// Operations are what jobs that take turns with aggregation trees have in common, in version 2; nil: there are none.
+	Operations *Operations `json:"operations"`
 }
 
 // Frame is a gradient packet, and a result.
@@ -74,7 +81,7 @@ type Link struct {
 // Job is a training job where it ran.
 type Job struct {
 	Name       string   `json:"name"`
-	Collective string   `json:"collective"` // ina, ps or ring
+	Collective string   `json:"collective"` // ina, ps or ring; of version 2 also Turns, halving-doubling, halving-doubling-near or recursive-doubling
 	Local      bool     `json:"local"`      // on one host: it sends nothing, and no answer is wanted but its JCT
 	Workers    []Worker `json:"workers"`
 	PS         string   `json:"ps"`   // host; empty of rings, and of synchronous jobs
@@ -87,8 +94,43 @@ type Job struct {
 	Slots      int      `json:"slots"`      // of addressing atp: distinct aggregators of the job; 0: its window
 	Message    int64    `json:"message"`    // B of gradients in an iteration; 0: layers, or a stream without end
 	Layers     []Layer  `json:"layers"`     // of an iteration: each is computed, then reduced
+	Model      string   `json:"model"`      // of operations: whose pattern its iterations have; else empty
 	Iterations int64    `json:"iterations"` // 0: until it is stopped
+	Submit     float64  `json:"submit"`     // s, from the beginning of the point: since when it waited for its GPUs
 	Start      float64  `json:"start"`      // s, from the beginning of the point
+}
+
+// Turns is the collective of jobs that take turns with aggregation trees.
+const Turns = "turns"
+
+// MostJobs is how many jobs predictors are asked about at once where they are simulated: each has two figures in the record then.
+const MostJobs = 10_000
+
+// Operations are jobs whose steps compute and reduce by one all-reduce after the other, each with a tree or by a ring: one of n
+// bytes takes latency + 8 n / bandwidth, and with a tree the latter over ratio; on one host, latency alone.
+type Operations struct {
+	Latency   float64   `json:"latency"`    // s
+	Bandwidth float64   `json:"bandwidth"`  // bit/s of gradients
+	Ratio     float64   `json:"ratio"`      // at least 1
+	PerSwitch int       `json:"per_switch"` // jobs that a switch serves at once; 0: any number
+	PerLink   int       `json:"per_link"`   // jobs that a direction of a cable between switches serves at once; 0: any number
+	Migration float64   `json:"migration"`  // s that a job is without a tree when it gets another
+	Trees     string    `json:"trees"`      // who builds them, as in an experiment's [operations]
+	Sharing   string    `json:"sharing"`    // who of those whose trees conflict has one when, as there
+	Patterns  []Pattern `json:"patterns"`   // of the jobs' models
+}
+
+// Pattern is what a step of a model does.
+type Pattern struct {
+	Model string  `json:"model"`
+	Step  float64 `json:"step"` // s that it computes: it lasts at least as long
+	Ops   []Op    `json:"ops"`  // one after the other
+}
+
+// Op is an all-reduce of a step.
+type Op struct {
+	Start float64 `json:"start"` // s since the step began: not earlier
+	Bytes int64   `json:"bytes"`
 }
 
 // Worker is a sender of gradients.

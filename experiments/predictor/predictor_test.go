@@ -53,7 +53,7 @@ func TestParseAnswer(t *testing.T) {
 		name, from, to string // of good
 		want           []string
 	}{
-		{"version", `"schema": 1`, `"schema": 2, "new": true`, []string{"schema 2, this inabench reads 1"}},
+		{"version", `"schema": 1`, `"schema": 2, "new": true`, []string{"schema 2, where the request has 1"}},
 		{"no version", `"schema": 1, `, ``, []string{"no schema"}},
 		{"NaN", `9e8`, `NaN`, []string{"NaN is no JSON number"}},
 		{"infinite", `9e8`, `1e999`, []string{"1e999"}},

@@ -401,7 +401,7 @@ func (c *Checker) expect(e *Expect) {
 		predictors = append(predictors, e.Predictor)
 	}
 	m, ok := known[e.Metric]
-	if external && (e.Metric == "jct") {
+	if external && (e.Metric == "jct" || e.Metric == "avg_jct") {
 		m.Predicted = true
 	}
 	if !ok {

@@ -23,6 +23,8 @@ type Kind struct {
 	Unplanned error
 	// Mute says that external predictors cannot be asked: what they are told has no words for it.
 	Mute bool
+	// Virtual says that external predictors are told only of what is simulated of it.
+	Virtual bool
 	// Faultless is why it cannot be sabotaged, "" if it can.
 	Faultless string
 	// Ranks says that its jobs are ranks, which have no PS and live as long as their connections.

@@ -60,7 +60,7 @@ func (c *Checker) predictor() {
 // has no words for it.
 func (s *Spec) Askable() error {
 	if k := s.Kind(); k.Mute {
-		return fmt.Errorf("external predictors are told of [[job]] tables, and of a [trace] that ran on a testbed; not of %v", k)
+		return fmt.Errorf("external predictors are told of [[job]] tables, of a [trace], and of [operations] that are simulated; not of %v", k)
 	}
 	return nil
 }

@@ -87,6 +87,10 @@ type Repetition struct {
 	Curves  []results.Curve
 	Rows    [][]string // a job each, for jobs.csv.gz
 
+	// Request is what predictors of others are told of it, with the figures that what they answer stands beside, and that the
+	// record has where they are asked. nil: they are told nothing. It is lost where a batch system simulates.
+	Request func(p Planned) (*predictor.Request, []results.Figure, error)
+
 	Machines   []results.Machine
 	MachinesAt float64 // s; see results.Point
 }

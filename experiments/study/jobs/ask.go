@@ -68,6 +68,7 @@ func request(p study.Planned, inv *inventory.Inventory, setup testbed.Setup, bas
 		}
 		if spec, ok := p.Spec.Job(j.Name); ok {
 			j.Start = time.Duration(spec.Start).Seconds()
+			j.Submit = j.Start
 		}
 		req.Jobs = append(req.Jobs, j)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/online"
+	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
@@ -89,6 +90,9 @@ func (t *Trace) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.
 		Figures: append(traceSummary(s, &res.Summary, watch.mean(), results.Simulated), t.machineFigures(&res.Summary)...),
 		Curves:  append(traceCurves(&res.Series, float64(cfg.Cluster.GPUs())), t.machineCurves(&res.Series)...),
 		Rows:    traceRows(jobs, res.Jobs),
+		Request: func(p study.Planned) (*predictor.Request, []results.Figure, error) {
+			return t.simulatedRequest(p, repeat, jobs, res.Jobs)
+		},
 	}
 	if shot != nil {
 		out.Machines, out.MachinesAt = shot.machines, jobs[shot.last].Submit

@@ -23,7 +23,7 @@ import (
 
 // Kind is that of jobs that take turns with trees, as MINA has them.
 var Kind = spec.Kind{
-	Table: "operations", Type: reflect.TypeFor[*Operations](), Jobs: "[[operations.job]]", Mute: true, Ranks: true, Trees: true,
+	Table: "operations", Type: reflect.TypeFor[*Operations](), Jobs: "[[operations.job]]", Virtual: true, Ranks: true, Trees: true,
 	Unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan"),
 	Parts:     map[string]spec.Part{controllerVerb: controller.Main},
 }

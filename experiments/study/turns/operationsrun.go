@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/internal/bounded"
@@ -239,7 +240,12 @@ func (o *Operations) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*s
 		return nil, err
 	}
 	curves := operationCurves(res)
-	return &study.Repetition{End: res.Makespan, Figures: o.figures(s, cfg, jobs, res, curves), Curves: curves, Rows: operationRows(jobs, res)}, nil
+	return &study.Repetition{
+		End: res.Makespan, Figures: o.figures(s, cfg, jobs, res, curves), Curves: curves, Rows: operationRows(jobs, res),
+		Request: func(p study.Planned) (*predictor.Request, []results.Figure, error) {
+			return o.request(p, &cfg, repeat, jobs, res)
+		},
+	}, nil
 }
 
 // share is one tree that all jobs want for so long.

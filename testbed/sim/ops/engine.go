@@ -153,7 +153,7 @@ func newEngine(cfg Config, jobs []Job) (*engine, error) {
 		return nil, err
 	}
 	e := &engine{cfg: cfg, jobs: jobs, alloc: alloc, byID: map[int]*running{},
-		hold: make([]float64, alloc.Fabric().Resources()), result: &Result{Jobs: make([]Outcome, len(jobs))}}
+		hold: make([]float64, alloc.Fabric().Resources()), result: &Result{Jobs: make([]Outcome, len(jobs)), On: make([][]int, len(jobs))}}
 	for i := range jobs {
 		p := &known[jobs[i].Pattern][min(jobs[i].Hosts, 2)-1]
 		e.patterns = append(e.patterns, p)
@@ -308,6 +308,7 @@ func (e *engine) place() (placed bool, err error) {
 			return placed, err
 		}
 		o.Start = e.now
+		e.result.On[i] = slices.Clone(hosts)
 		e.total += o.Fragments
 		r := &running{State: tree.State{Pattern: p.Pattern, Began: e.now, Last: j.Steps == 1, Weight: weight},
 			pattern: p, job: i, seq: e.result.Requests, left: j.Steps, at: e.now, due: math.Inf(1)}

@@ -21,6 +21,7 @@ func (o *Outcome) JCT() float64 { return o.End - o.Start }
 // Result is what came out.
 type Result struct {
 	Jobs     []Outcome // in the order of the list
+	On       [][]int   // hosts of each, by their index in the fabric
 	Makespan float64   // s until the last one ended
 	Series   []Sample  // if Config.Series: whenever trees were built
 
