@@ -65,18 +65,18 @@ type Machine struct {
 	From, To time.Duration // it was allocated
 	Busy     time.Duration // it spent adding and updating
 	// Usage is the part of each interval of Config.Usage, the first of which begins with the simulation, in which it did so:
-	// at most maxUsage of them, and none after the last in which it did.
+	// at most MaxUsage of them, and none after the last in which it did.
 	Usage []float64
 }
 
-// maxUsage bounds a machine's Usage.
-const maxUsage = 1 << 20
+// MaxUsage bounds a Machine's Usage.
+const MaxUsage = 1 << 20
 
 // worked adds to Usage what the machine did from a time to another one.
 func (m *Machine) worked(from, to, interval time.Duration) {
 	for interval > 0 && from < to {
 		i := int(from / interval)
-		if i >= maxUsage {
+		if i >= MaxUsage {
 			return
 		}
 		for len(m.Usage) <= i {
