@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // packets, and are undecided more often with another beside them than that saves; in mina-pairs
 // whoever is a little late loses turns.
 var beside = []string{
-	"autops-testbed.toml", "autops-testbed-timeline.toml", "fidelity.toml", "mina-migration.toml",
+	"autops-testbed.toml", "autops-testbed-congestion.toml", "autops-testbed-timeline.toml", "fidelity.toml", "mina-migration.toml",
 	"mina-testbed.toml", "testbed-memory.toml", "testbed-policies.toml", "titan-testbed.toml",
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/paramservice/background"
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
 )
@@ -24,7 +25,7 @@ var Kind = spec.Kind{
 	Table: "service", Type: reflect.TypeFor[*Service](), Jobs: "[[service.job]]", Mute: true, Leaving: true, Single: true,
 	Faultless: "the processes of a Parameter Service have no faults",
 	Unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan"),
-	Parts:     map[string]spec.Part{masterVerb: pmaster.Main, nodeVerb: node.Main},
+	Parts:     map[string]spec.Part{masterVerb: pmaster.Main, nodeVerb: node.Main, flowsVerb: background.Main},
 }
 
 // Service are training jobs whose gradients are added up on CPU machines: by a Parameter Service
@@ -43,7 +44,7 @@ type Service struct {
 	Rate    inventory.BitRate  `toml:"rate"`                   // of a NIC, as the service gets to use it, not in a lab; 0: as the inventory says
 	Latency inventory.Duration `toml:"latency" default:"10us"` // of a message, in simulations
 	Slice   inventory.Bytes    `toml:"slice" default:"16MiB"`  // larger tensors are cut into equal parts, at most so large; 0: they are not
-	Jitter  float64            `toml:"jitter" default:"0.02"`  // standard deviation of an iteration's computing, as a part of it, in simulations
+	Jitter  float64            `toml:"jitter" default:"0.02"`  // standard deviation of an iteration's computing, as a part of it; drawn by the seed, for all workers of a job alike
 
 	Aggregators int                `toml:"aggregators"`              // at most, temporary ones among them; 0: as many as there are hosts without GPUs, in a trace any number
 	Cluster     int                `toml:"cluster" default:"32"`     // Aggregators under one controller
@@ -58,11 +59,13 @@ type Service struct {
 	// Migrate has all tensors of a job go to other machines after every so many iterations, to
 	// see what that costs.
 	Migrate int                `toml:"migrate"`
-	Packing inventory.Duration `toml:"packing"` // how long an Aggregator takes to get a tensor ready to be copied, in simulations
+	Packing inventory.Duration `toml:"packing"` // how long an Aggregator takes to get a tensor ready to be copied, as with protobuf
 	// Background is how many flows there are on the link of the Aggregator with most bytes,
-	// from From on.
+	// from From on. On a testbed they go to the last host with GPUs, which is to have no worker.
 	Background int                `toml:"background"`
 	From       inventory.Duration `toml:"background_from" default:"10s"` // from when on there are background flows
+
+	Usage inventory.Duration `toml:"usage"` // length of the intervals in which the use of each Aggregator's core is looked at, in simulations; 0: it is not
 }
 
 // ServiceJob is one training job, or several that are alike.
@@ -117,7 +120,7 @@ func (o *Service) Check(c *spec.Checker) {
 	}
 	for key, n := range map[string]float64{
 		"duration": float64(o.Duration), "rate": float64(o.Rate), "sum": float64(o.Sum),
-		"aggregators": float64(o.Aggregators), "cluster": float64(o.Cluster), "observe": float64(o.Observe), "period": float64(o.Period),
+		"aggregators": float64(o.Aggregators), "cluster": float64(o.Cluster), "observe": float64(o.Observe), "period": float64(o.Period), "usage": float64(o.Usage),
 	} {
 		spec.Positive(c, "service."+key, n)
 	}
@@ -125,6 +128,9 @@ func (o *Service) Check(c *spec.Checker) {
 		if n < 0 && !c.Reported("service."+key) {
 			c.Problemf("service."+key, "", "%s must not be negative", key)
 		}
+	}
+	if o.Background > background.MaxFlows && !c.Reported("service.background") {
+		c.Problemf("service.background", "", "background is %d flows at most", background.MaxFlows)
 	}
 	for key, n := range map[string]float64{"jitter": o.Jitter, "loss_limit": o.LossLimit, "low_perf": o.LowPerf} {
 		if !(n >= 0 && n < 1) && !c.Reported("service."+key) {
@@ -139,7 +145,7 @@ func (o *Service) Check(c *spec.Checker) {
 	}
 	if o.Trace != nil {
 		o.Trace.check(c)
-		for _, key := range []string{"duration", "migrate", "packing", "background", "background_from"} {
+		for _, key := range []string{"duration", "migrate", "packing", "background", "background_from", "usage"} {
 			if c.Has("service." + key) {
 				c.Problemf("service."+key, "", "%s is about [[service.job]] tables", key)
 			}
@@ -276,10 +282,8 @@ func (o *Service) Supports(driver string) error {
 	case driver == "sim":
 	case o.Trace != nil:
 		what = "[service.trace] is simulated"
-	case o.Background > 0:
-		what = "background flows of [service] are simulated"
-	case o.Packing > 0:
-		what = "packing of [service] is simulated"
+	case o.Usage > 0:
+		what = "usage of [service] is simulated"
 	case driver == "lab" && o.Rate > 0:
 		what = "rate of [service] is for emulated NICs"
 	}
@@ -291,11 +295,11 @@ func (o *Service) Supports(driver string) error {
 
 var serviceMetrics = spec.Measurables{}.
 	Add("job", "jct iteration_time speed speed_static loss sum_errors").
-	Add("aggregator", "busy cpu").
+	Add("aggregator", "busy busy_peak idle cpu").
 	Add(results.Cluster, "stall avg_iteration_time aggregators most_aggregators servers cpu_reduction cpu_saving cpu_busy cpu_used "+
-		"avg_speed min_speed avg_speed_static min_speed_static max_loss moves reverts evacuations late postponed stall_part "+
+		"avg_speed min_speed avg_speed_static min_speed_static max_loss moves reverts reverted_at evacuations late postponed stall_part "+
 		"ratio_above_1 ratio_p50 ratio_p99 ratio_worst").
-	Predict("jct iteration_time speed busy aggregators cpu_reduction cpu_busy avg_speed min_speed").Ratios()
+	Predict("jct iteration_time speed busy aggregators cpu_reduction cpu_busy avg_speed min_speed reverted_at").Ratios()
 
 // Metrics implements study.Study.
 func (o *Service) Metrics() spec.Measurables { return serviceMetrics }

@@ -26,10 +26,11 @@ import (
 	"github.com/inabench/inabench/testbed/sim/service"
 )
 
-// masterVerb and nodeVerb are the hidden verbs of pMaster, and of Aggregators and workers.
+// The hidden verbs of pMaster, of Aggregators and workers, and of background flows.
 const (
 	masterVerb = "pmaster"
 	nodeVerb   = "paramservice-node"
+	flowsVerb  = "paramservice-flows"
 )
 
 // served is the predictor of what a service did on a testbed: the simulator, with the rates and
@@ -78,8 +79,7 @@ func (o *Service) scaled(s *spec.Spec, inv *inventory.Inventory, seed uint64, sc
 		}
 	}
 	cfg.Sum *= size / times
-	cfg.Period, cfg.End = longer(cfg.Period), longer(cfg.End)
-	cfg.Jitter = 0 // workers compute as long as their models say
+	cfg.Period, cfg.End, cfg.Packing, cfg.From = longer(cfg.Period), longer(cfg.End), longer(cfg.Packing), longer(cfg.From)
 	return cfg, jobs, nil
 }
 
@@ -91,6 +91,12 @@ const serviceRate = 0.01
 func (j *serving) training(cfg *service.Config, seed uint64, migrate int) deploy.Job {
 	out := deploy.Job{Job: control.Job{Name: j.Name, Workers: j.Workers, Servers: j.Servers, Rate: serviceRate},
 		Arrive: j.Arrive, Iterations: j.Iterations, Seed: seed | 1, Migrate: migrate}
+	if cfg.Jitter > 0 {
+		slower := cfg.Slower(j.Name) // all workers alike, as in the simulator
+		for range j.Iterations {
+			out.Slower = append(out.Slower, slower())
+		}
+	}
 	tasks := cfg.Tasks(&j.Job)
 	n := len(j.Tensors)
 	out.Tensors, out.Backward = make([]control.Tensor, n), make([]time.Duration, n)
@@ -135,7 +141,7 @@ func (o *Service) Run(ctx context.Context, b *study.Bench) (point *results.Point
 	if err != nil {
 		return point, nil, err
 	}
-	expectedRef, err := alone(ctx, cfg, plain)
+	expectedRef, err := alone(ctx, undisturbed(cfg), plain)
 	if err != nil {
 		return point, nil, err
 	}
@@ -176,14 +182,19 @@ func (o *Service) Run(ctx context.Context, b *study.Bench) (point *results.Point
 	return point, serviceRows(jobs, res), nil
 }
 
-// hosts reports more servers than there are hosts for them: on a testbed each has its own.
+// hosts reports more servers than there are hosts for them, as each has its own on a testbed, and background flows that
+// have no host to go to.
 func (o *Service) hosts(inv *inventory.Inventory, jobs []serving) error {
-	servers := 0
+	servers, workers := 0, 0
 	for _, j := range jobs {
-		servers += j.Servers
+		servers, workers = servers+j.Servers, workers+j.Workers
 	}
-	if _, without := cpuHosts(inv); o.Mode == staticService && servers > without {
+	with, without := cpuHosts(inv)
+	switch {
+	case o.Mode == staticService && servers > without:
 		return spec.Invalidf("%d servers, and %d hosts have no GPUs", servers, without)
+	case o.Background > 0 && workers >= with:
+		return spec.Invalidf("background flows go to a host with GPUs and without a worker, and %d workers are on %d hosts", workers, with)
 	}
 	return nil
 }
@@ -231,10 +242,10 @@ func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, mov
 	// An Aggregator that does not answer is taken for dead when a host would be.
 	wait := migrate.DefaultTimes()
 	patience := l.Spec.Measure.Patience.Std()
-	wait.Resend = max(time.Duration(float64(wait.Resend)*times), patience>>wait.Attempts)
+	wait.Resend = l.cfg.Packing + max(time.Duration(float64(wait.Resend)*times), patience>>wait.Attempts)
 	cfg := deploy.Config{
 		Hosts: l.tb, Verb: nodeVerb, Setup: pmaster.Setup{Times: wait, Lease: patience, Profile: l.cfg.Profile, Period: l.cfg.Period, Plan: &l.cfg.Master},
-		Report: reports, Now: l.Now, Sample: sample, Interval: l.Spec.Measure.Interval.Std(),
+		Report: reports, Packing: l.cfg.Packing, Now: l.Now, Sample: sample, Interval: l.Spec.Measure.Interval.Std(),
 	}
 	if !static {
 		dir, err := os.MkdirTemp("", "pmaster-")
@@ -250,6 +261,10 @@ func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, mov
 		} else {
 			cfg.Aggregators = append(cfg.Aggregators, h.Name)
 		}
+	}
+	if n := len(cfg.Workers) - 1; l.cfg.Background > 0 { // where they go to there is no worker
+		cfg.Background = &deploy.Background{Verb: flowsVerb, Flows: l.cfg.Background, From: l.cfg.From, To: cfg.Workers[n]}
+		cfg.Workers = cfg.Workers[:n]
 	}
 	all := make([]deploy.Job, len(jobs))
 	for i := range jobs {
@@ -314,6 +329,12 @@ func (l *serviceLab) standalone(ctx context.Context, j serving) (ref measuredAlo
 	return ref, nil
 }
 
+// undisturbed is a configuration as a job has it alone: iterations are all alike, as long as with jitter on average.
+func undisturbed(cfg service.Config) service.Config {
+	cfg.Jitter, cfg.Background = 0, 0
+	return cfg
+}
+
 // mean is how long an iteration of a job takes, when nothing changes any more.
 func (l *serviceLab) mean(ctx context.Context, j serving, static bool) (time.Duration, error) {
 	j.Arrive, j.Stay, j.Iterations = 0, 0, 2+l.cfg.Profile
@@ -321,7 +342,9 @@ func (l *serviceLab) mean(ctx context.Context, j serving, static bool) (time.Dur
 		j.Iterations += settling + l.cfg.Profile
 	}
 	jobs := []serving{j}
-	out, err := l.serve(ctx, jobs, static, 0, nil)
+	quiet := *l
+	quiet.cfg = undisturbed(l.cfg)
+	out, err := quiet.serve(ctx, jobs, static, 0, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -379,6 +402,9 @@ func observed(jobs []serving, out *deploy.Result) *service.Result {
 	}
 	for _, a := range out.Aggregators {
 		res.Machines = append(res.Machines, service.Machine{From: since(a.From), To: since(a.To), Busy: a.Stats.Busy})
+		if a.Disturbed > 0 {
+			res.Changes = append(res.Changes, service.Change{At: since(a.Disturbed), What: service.Disturbed})
+		}
 		steps = append(steps, step{since(a.From), 1, 0}, step{since(a.To), -1, 0})
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })

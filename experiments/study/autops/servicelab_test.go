@@ -2,10 +2,12 @@ package autops
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/paramservice/aggregator"
 	"github.com/inabench/inabench/testbed/paramservice/control"
@@ -67,7 +69,7 @@ func TestServiceObserved(t *testing.T) {
 		},
 		Aggregators: []deploy.Aggregator{
 			{From: at(0.5), To: at(19), Stats: aggregator.Stats{AggregatorReport: control.AggregatorReport{Busy: time.Second}}},
-			{From: at(4), To: at(8), Tensors: map[control.Key]time.Duration{{Job: 1, Tensor: 3}: time.Second, {Job: 1}: time.Millisecond, {Job: 2}: time.Hour}},
+			{From: at(4), To: at(8), Disturbed: at(6), Tensors: map[control.Key]time.Duration{{Job: 1, Tensor: 3}: time.Second, {Job: 1}: time.Millisecond, {Job: 2}: time.Hour}},
 		},
 		Events: []pmaster.Event{
 			{Event: "registered", T: 100.4, Job: 1, Name: "A"},
@@ -97,13 +99,13 @@ func TestServiceObserved(t *testing.T) {
 		t.Errorf("counts %v", got.Counts)
 	}
 	wantChanges := []service.Change{
-		change(1, service.Arrived, "A"), change(5, service.Arrived, "B"), change(7, service.Settled, "A"), change(7.5, service.Settled, "A"),
+		change(1, service.Arrived, "A"), change(5, service.Arrived, "B"), change(6, service.Disturbed, ""), change(7, service.Settled, "A"), change(7.5, service.Settled, "A"),
 		change(13, service.Reverted, "B"), change(19, service.Left, "A"), change(20, service.Left, "B"),
 	}
 	if !slices.Equal(got.Changes, wantChanges) {
 		t.Errorf("changes %v", got.Changes)
 	}
-	if len(got.Machines) != 2 || got.Machines[0] != (service.Machine{From: s(0.5), To: s(19), Busy: time.Second}) {
+	if want := (service.Machine{From: s(0.5), To: s(19), Busy: time.Second}); len(got.Machines) != 2 || !reflect.DeepEqual(got.Machines[0], want) {
 		t.Errorf("machines %v", got.Machines)
 	}
 }
@@ -138,12 +140,98 @@ func TestServiceStalls(t *testing.T) {
 	}
 }
 
+// Workers of a testbed compute as much longer, iteration by iteration, as the simulator says of the same seed; alone, as long
+// as their model says.
+func TestServiceJitter(t *testing.T) {
+	cfg := service.Config{Sum: 1e5, Jitter: 0.1, Seed: 3, Background: 4}
+	j := serving{Job: service.Job{Name: "A", Workers: 2, Servers: 1, Iterations: 50, Tensors: []service.Tensor{{Bytes: 400, Ready: time.Millisecond}}}}
+	got, next := j.training(&cfg, 4, 0).Slower, cfg.Slower("A")
+	if len(got) != j.Iterations {
+		t.Fatalf("%d factors for %d iterations", len(got), j.Iterations)
+	}
+	for k := range got {
+		if want := next(); got[k] != want {
+			t.Errorf("iteration %d: %v, want %v", k, got[k], want)
+		}
+	}
+	quiet := undisturbed(cfg)
+	if got := j.training(&quiet, 4, 0).Slower; got != nil || quiet.Background != 0 {
+		t.Errorf("alone: %v, %d flows", got, quiet.Background)
+	}
+}
+
+// Use of a core is told of whole intervals: those after the last work are idle, and so is half of the rest.
+func TestUsage(t *testing.T) {
+	const ms = time.Millisecond
+	res := &service.Result{Machines: []service.Machine{
+		{From: 0, To: 85 * ms, Usage: []float64{0, 0.5, 0, 1}},
+		{From: 15 * ms, To: 45 * ms, Usage: []float64{0, 0.9, 0.25, 0.25}},
+		{From: 12 * ms, To: 19 * ms, Usage: []float64{0, 0.7}},
+	}}
+	figures, curves := usage(results.Simulated, res, 10*ms)
+	want := map[string]float64{"busy_peak 0": 1, "idle 0": 0.75, "busy_peak 1": 0.25, "idle 1": 0}
+	if len(figures) != len(want) || len(curves) != 2 || len(curves[0].X) != 8 || len(curves[1].X) != 2 {
+		t.Fatalf("%v, %v", figures, curves)
+	}
+	for _, f := range figures {
+		if w, ok := want[f.Metric+" "+f.Of]; !ok || f.Value != w {
+			t.Errorf("%s of %s: %v, want %v", f.Metric, f.Of, f.Value, w)
+		}
+	}
+	if c := curves[1]; c.X[0] != 0.02 || c.Y[0] != 0.25 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// When the first job was assigned anew is told, and of none nothing is.
+func TestRevertedAt(t *testing.T) {
+	res := &service.Result{Jobs: make([]service.Outcome, 1), End: time.Minute, Changes: []service.Change{
+		{At: 3 * time.Second, What: service.Settled}, {At: 27 * time.Second, What: service.Reverted}, {At: 40 * time.Second, What: service.Reverted},
+	}}
+	at := func() (all []float64) {
+		figures, _ := serviceFigures(results.Measured, res, make([]service.Job, 1), make([]standalone, 1))
+		for _, f := range figures {
+			if f.Metric == "reverted_at" {
+				all = append(all, f.Value)
+			}
+		}
+		return all
+	}
+	if got := at(); !slices.Equal(got, []float64{27}) {
+		t.Errorf("%v, not at 27 s", got)
+	}
+	res.Changes = res.Changes[:1]
+	if got := at(); got != nil {
+		t.Errorf("nothing was: %v", got)
+	}
+}
+
+// A testbed has hosts for servers, and one that background flows go to.
+func TestServiceHosts(t *testing.T) {
+	inv := &inventory.Inventory{Hosts: []inventory.Host{{GPUs: 1}, {GPUs: 1}, {}}}
+	for _, tt := range []struct {
+		o                Service
+		servers, workers int
+		fits             bool
+	}{
+		{Service{}, 2, 2, true},
+		{Service{Mode: staticService}, 1, 2, true},
+		{Service{Mode: staticService}, 2, 2, false},
+		{Service{Background: 1}, 1, 1, true},
+		{Service{Background: 1}, 1, 2, false},
+	} {
+		if err := tt.o.hosts(inv, []serving{{Job: service.Job{Servers: tt.servers, Workers: tt.workers}}}); (err == nil) != tt.fits {
+			t.Errorf("%+v, %d servers and %d workers: %v", tt.o, tt.servers, tt.workers, err)
+		}
+	}
+}
+
 // What only the simulator can do is refused elsewhere.
 func TestServiceSupports(t *testing.T) {
 	for driver, all := range map[string]map[bool]*Service{
-		"netns": {true: {Rate: 1e9, Migrate: 3}, false: {Background: 2}},
+		"netns": {true: {Rate: 1e9, Migrate: 3, Background: 2, Packing: 3, Jitter: 0.1}, false: {Usage: 1}},
 		"lab":   {true: {}, false: {Rate: 1e9}},
-		"sim":   {true: {Trace: &ServiceTrace{}, Background: 2, Packing: 3}},
+		"sim":   {true: {Trace: &ServiceTrace{}, Background: 2, Packing: 3, Usage: 1}},
 	} {
 		for can, o := range all {
 			if err := o.Supports(driver); (err == nil) != can || err != nil && !errors.Is(err, errors.ErrUnsupported) {

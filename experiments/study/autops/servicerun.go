@@ -42,7 +42,7 @@ func (o *Service) config(s *spec.Spec, seed uint64) service.Config {
 		Static: o.Mode == staticService, Master: o.master(s.Inventory(), o.Trace == nil), Period: o.Period.Std(),
 		Rate: float64(rate), Latency: o.Latency.Std(), Sum: float64(o.Sum) / 8,
 		Profile: o.Profile, Packing: o.Packing.Std(), Jitter: o.Jitter, Seed: seed,
-		Migrate: o.Migrate, Background: o.Background, From: o.From.Std(), End: o.Duration.Std(),
+		Migrate: o.Migrate, Background: o.Background, From: o.From.Std(), End: o.Duration.Std(), Usage: o.Usage.Std(),
 	}
 }
 
@@ -142,6 +142,10 @@ func (o *Service) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*stud
 	}
 	out := &study.Repetition{End: res.End.Seconds(), Curves: serviceCurves(res, plain, ref), Rows: serviceRows(jobs, res)}
 	out.Figures, out.Missing = serviceFigures(results.Simulated, res, plain, ref)
+	if interval := o.Usage.Std(); interval > 0 {
+		figures, curves := usage(results.Simulated, res, interval)
+		out.Figures, out.Curves = append(out.Figures, figures...), append(out.Curves, curves...)
+	}
 	if o.Migrate > 0 {
 		cfg.Migrate = 0
 		still, err := service.Run(ctx, cfg, plain)
@@ -153,6 +157,42 @@ func (o *Service) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*stud
 	return out, nil
 }
 
+// drawn is how many intervals a curve of a core's use has: the last ones. More cannot be told apart.
+const drawn = 500
+
+// usage is how unevenly each Aggregator's core is in use, interval by interval: the busiest one, the part of them in which it
+// does nothing, and a curve. Only whole intervals count.
+func usage(kind results.Kind, res *service.Result, interval time.Duration) (figures []results.Figure, curves []results.Curve) {
+	for i := range res.Machines {
+		m := &res.Machines[i]
+		of := strconv.Itoa(i)
+		first, end := int((m.From+interval-1)/interval), min(int(m.To/interval), service.MaxUsage)
+		if first >= end {
+			continue
+		}
+		c := results.Curve{Metric: "busy", Of: of, Unit: "1", Over: "time, s"}
+		peak, idle := 0.0, 0
+		for k := first; k < end; k++ {
+			part := 0.0
+			if k < len(m.Usage) {
+				part = m.Usage[k]
+			}
+			if part == 0 {
+				idle++
+			}
+			peak = max(peak, part)
+			if k >= end-drawn {
+				c.X, c.Y = append(c.X, (time.Duration(k)*interval).Seconds()), append(c.Y, part)
+			}
+		}
+		figures = append(figures, study.Exactly("busy_peak", of, kind, peak), study.Exactly("idle", of, kind, float64(idle)/float64(end-first)))
+		if len(c.X) > 1 {
+			curves = append(curves, c)
+		}
+	}
+	return figures, curves
+}
+
 // standalone is how long an iteration of a job takes alone: as the experiment has it, and with
 // servers of its own.
 type standalone struct{ own, static time.Duration }
@@ -160,7 +200,7 @@ type standalone struct{ own, static time.Duration }
 // alone finds out for each job, with nothing else there and nothing going wrong.
 func alone(ctx context.Context, cfg service.Config, jobs []service.Job) ([]standalone, error) {
 	const iterations = 60 // the first half of them on temporary Aggregators, or moving
-	cfg.Migrate, cfg.Background, cfg.End, cfg.Master.Periodic = 0, 0, 0, false
+	cfg.Migrate, cfg.Background, cfg.End, cfg.Usage, cfg.Master.Periodic = 0, 0, 0, 0, false
 	cfg.Profile = min(cfg.Profile, iterations/4)
 	mean := func(j service.Job, static bool) (time.Duration, error) {
 		cfg := cfg
@@ -279,6 +319,9 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 	}
 	add("moves", results.Cluster, float64(moves))
 	add("reverts", results.Cluster, float64(events[service.Reverted]))
+	if i := slices.IndexFunc(res.Changes, func(c service.Change) bool { return c.What == service.Reverted }); i >= 0 {
+		add("reverted_at", results.Cluster, res.Changes[i].At.Seconds())
+	}
 	add("evacuations", results.Cluster, float64(events[service.Evacuated]))
 	if all := float64(turns[0] + turns[1] + turns[2]); all > 0 {
 		add("late", results.Cluster, float64(turns[paramservice.Spare]+turns[paramservice.Postponed])/all)

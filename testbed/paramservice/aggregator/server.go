@@ -26,6 +26,7 @@ type Config struct {
 	Link      control.Link
 	Times     migrate.Times // 0: DefaultTimes
 	Report    time.Duration // between reports to pMaster; 0: none
+	Packing   time.Duration // until a tensor is ready to be copied to another Aggregator, as with protobuf (appendix B)
 }
 
 // Server is an Aggregator.
@@ -309,6 +310,10 @@ func (t *tensor) carryOut() {
 		case migrate.Aggregator:
 			if m.Kind == migrate.TensorCopy {
 				m.Data.Use() // for ever: the machine may repeat it
+				if s.cfg.Packing > 0 {
+					time.AfterFunc(s.cfg.Packing, func() { t.copied(m.To.ID, head, m.Data) })
+					continue
+				}
 			}
 			s.hub.Send(data.AggregatorNode(m.To.ID), head, m.Data)
 		}
@@ -321,6 +326,15 @@ func (t *tensor) carryOut() {
 	t.alarm.Set(t.out.Alarm, t.timeout)
 	clear(t.out.Messages)
 	t.out.Reset()
+}
+
+// copied sends a tensor that has been got ready to another Aggregator, unless its job is over.
+func (t *tensor) copied(to int32, head data.Header, b *data.Block) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over {
+		t.server.hub.Send(data.AggregatorNode(to), head, b)
+	}
 }
 
 func (t *tensor) timeout() {

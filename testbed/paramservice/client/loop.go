@@ -14,6 +14,9 @@ type Loop struct {
 	// Forward and Backward are how long the worker computes with each tensor. Both may be
 	// shorter than the list of tensors: the rest takes no time.
 	Forward, Backward []time.Duration
+	// Slower is by what factor each iteration computes longer than Forward and Backward say. It may be shorter than
+	// there are iterations: the rest takes as long as they say.
+	Slower []float64
 	// Gradient computes a tensor's gradient from its model of a version, in less time than
 	// Backward. nil pushes zeros; for experiments in which values do not matter.
 	Gradient func(tensor int, version uint64, model, gradient []float32)
@@ -39,6 +42,14 @@ func at(d []time.Duration, i int) time.Duration {
 		return d[i]
 	}
 	return 0
+}
+
+// computing is how long an iteration computes that would for d.
+func (l *Loop) computing(iteration int, d time.Duration) time.Duration {
+	if iteration < len(l.Slower) {
+		return time.Duration(float64(d) * l.Slower[iteration])
+	}
+	return d
 }
 
 // Run runs a loop, and pulls the last models. Errors name the iteration.
@@ -102,7 +113,7 @@ func (a *Agent) Run(ctx context.Context, l Loop) error {
 				begun, stalled, moved = now, 0, 0
 			}
 			if i < l.Iterations {
-				if err := compute(at(l.Forward, t)); err != nil {
+				if err := compute(l.computing(i, at(l.Forward, t))); err != nil {
 					return fmt.Errorf("iteration %d: %w", i, err)
 				}
 			}
@@ -117,7 +128,7 @@ func (a *Agent) Run(ctx context.Context, l Loop) error {
 			} else {
 				clear(g.Values)
 			}
-			if err := compute(at(l.Backward, t)); err != nil {
+			if err := compute(l.computing(i, at(l.Backward, t))); err != nil {
 				return fmt.Errorf("iteration %d: %w", i, err)
 			}
 			if err := a.Push(t, g); err != nil {

@@ -48,6 +48,8 @@ type Config struct {
 	Aggregators []string      // hosts for Aggregators, or servers
 	Workers     []string      // hosts for workers, one each
 	Report      time.Duration // between an Aggregator's reports
+	Packing     time.Duration // until an Aggregator has a tensor ready to be copied to another one
+	Background  *Background   // other traffic; nil: none
 
 	Now func() time.Duration // the clock of what is returned
 	// Sample is called again and again, and a last time; nil: it is not.
@@ -61,6 +63,7 @@ type Job struct {
 	Arrive      time.Duration   // after the first
 	Iterations  int             // at least 1
 	Backward    []time.Duration // by tensor: computing until its gradient is there, the last tensor first
+	Slower      []float64       // by iteration: by what factor it computes longer than that; none: it does not
 	Seed        uint64          // of gradients
 	// Migrate has all tensors move to other Aggregators after every so many iterations; 0: never.
 	Migrate int
@@ -95,6 +98,8 @@ type Aggregator struct {
 	Stats    aggregator.Stats              // when it ended
 	Tensors  map[control.Key]time.Duration // of its core, as it is emulated
 	Turns    [3]int                        // of requests, by paramservice.Turn: on time, in spare time, postponed
+	// Disturbed is when background flows began on its NIC; 0: none did.
+	Disturbed time.Duration
 }
 
 // Result is what became of a service.
@@ -122,7 +127,7 @@ const (
 // Run runs jobs until the last one has left. It returns what was seen also with an error, which
 // names the node and its host; nothing runs any more then.
 func Run(ctx context.Context, cfg Config, jobs []Job) (*Result, error) {
-	r := &runner{Config: cfg, news: make(chan func() error), over: make(chan struct{}), nodes: map[*process]bool{}, load: map[string]int{}}
+	r := &runner{Config: cfg, news: make(chan func() error), over: make(chan struct{}), nodes: map[*process]bool{}, load: map[string]int{}, holds: map[control.Key]*server{}}
 	ctx, r.cancel = context.WithCancelCause(ctx)
 	defer r.cancel(nil)
 	var aside sync.WaitGroup
@@ -190,7 +195,10 @@ type runner struct {
 	load   map[string]int    // Aggregators of a host
 	taken  []string          // hosts of workers
 	aggs   []*server
+	holds  map[control.Key]*server // who has last reported aggregations of a tensor
 	events []pmaster.Event
+
+	disturbance *disturbance // nil: no background flows
 }
 
 // post says what has happened.
@@ -223,6 +231,11 @@ func (r *runner) run(ctx context.Context, jobs []Job) error {
 		}
 	}
 	origin := r.Now()
+	if b := r.Background; b != nil {
+		r.disturbance = &disturbance{r: r}
+		r.disturbance.listen(ctx)
+		r.later(origin+b.From-r.Now(), func() error { return r.disturbance.disturb(ctx) })
+	}
 	for i := range jobs {
 		j := &job{Job: jobs[i], r: r, index: i}
 		if len(r.Master) == 0 {
@@ -257,6 +270,9 @@ func (r *runner) close(ctx context.Context, well bool) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	r.closing = true
+	if r.disturbance != nil {
+		r.disturbance.stop()
+	}
 	if r.master != nil {
 		r.master.stop(well)
 	}
@@ -340,7 +356,7 @@ func (j *job) train(ctx context.Context) error {
 		w := &worker{job: j, rank: rank}
 		j.workers = append(j.workers, w)
 		w.start(ctx, h, node.Config{Times: j.r.Setup.Times, Worker: &node.Worker{
-			Job: j.Job.Job, Rank: int32(rank), Servers: servers, Iterations: j.Iterations, Backward: j.Backward, Report: 1, Seed: j.Seed,
+			Job: j.Job.Job, Rank: int32(rank), Servers: servers, Iterations: j.Iterations, Backward: j.Backward, Slower: j.Slower, Report: 1, Seed: j.Seed,
 		}})
 	}
 	return nil

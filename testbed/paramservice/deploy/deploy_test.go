@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
+	"github.com/inabench/inabench/testbed/paramservice/background"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/deploy"
 	"github.com/inabench/inabench/testbed/paramservice/migrate"
@@ -33,7 +34,7 @@ import (
 var noNamespaces error
 
 func TestMain(m *testing.M) {
-	noNamespaces = netnstest.Main(netnstest.Parts{"node": node.Main, "pmaster": pmaster.Main})
+	noNamespaces = netnstest.Main(netnstest.Parts{"node": node.Main, "pmaster": pmaster.Main, "background": background.Main})
 	os.Exit(m.Run())
 }
 
@@ -172,6 +173,65 @@ func TestRun(t *testing.T) {
 				t.Errorf("%v of aggregation, not %v", busy, want)
 			}
 		})
+	}
+}
+
+// Background flows leave the NIC of the server with most bytes, end with it, and change no sum. Iterations that are to take
+// longer do.
+func TestBackground(t *testing.T) {
+	proof.Only(t, "a job that trains for seconds")
+	b := newBed(t)
+	j := newJob("a", 2, 200, 3000, 10, 500, 500) // in turn: 3,500 values, and 510
+	j.Slower = slices.Repeat([]float64{2}, 100)
+	cfg := b.config(true)
+	cfg.Background = &deploy.Background{Verb: "background", Flows: 4, To: "h4"}
+	out, err := deploy.Run(t.Context(), cfg, []deploy.Job{j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := out.Aggregators[0].Disturbed; d <= out.Begin || d >= out.End || out.Aggregators[1].Disturbed != 0 {
+		t.Errorf("flows from %v on, and on the other from %v, of %v to %v", d, out.Aggregators[1].Disturbed, out.Begin, out.End)
+	}
+	for rank, its := range out.Jobs[0].Workers {
+		if got, want := out.Jobs[0].Digests[rank], deploy.Reference(j); got != want {
+			t.Errorf("worker %d: models %s, not %s", rank, got, want)
+		}
+		for k, it := range its {
+			if least := 8 * time.Millisecond; k < 100 && it.Spent < 2*least || it.Spent < least {
+				t.Fatalf("worker %d, iteration %d computes for less than it is to: %v", rank, k, it.Spent)
+			}
+		}
+	}
+}
+
+// A tensor that moves is copied when it has been got ready, not before.
+func TestPacking(t *testing.T) {
+	proof.Only(t, "a job whose tensors move")
+	b := newBed(t)
+	j := newJob("a", 2, 120, 3000, 10, 500, 500)
+	j.Migrate = 30
+	cfg := b.config(false)
+	cfg.Packing = 20 * time.Millisecond
+	out, err := deploy.Run(t.Context(), cfg, []deploy.Job{j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	moves := 0
+	for _, e := range out.Events {
+		if e.Event != "migrated" {
+			continue
+		}
+		if moves++; e.Seconds < cfg.Packing.Seconds() {
+			t.Errorf("a tensor is moved within %v s: %+v", e.Seconds, e)
+		}
+	}
+	if moves == 0 || len(out.Jobs[0].Told) == 0 {
+		t.Errorf("told %d times, %d moves", len(out.Jobs[0].Told), moves)
+	}
+	for rank, got := range out.Jobs[0].Digests {
+		if want := deploy.Reference(j); got != want {
+			t.Errorf("worker %d: models %s, not %s", rank, got, want)
+		}
 	}
 }
 

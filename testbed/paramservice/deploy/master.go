@@ -150,7 +150,7 @@ func (m *master) take(ctx context.Context, e *pmaster.Event) error {
 	case "allocate":
 		s := r.newServer(*e.Aggregator, nil)
 		s.From = at
-		s.start(ctx, node.Config{Aggregator: &node.Aggregator{ID: s.ID, Report: r.Report}})
+		s.start(ctx, node.Config{Aggregator: &node.Aggregator{ID: s.ID, Report: r.Report, Packing: r.Packing}})
 	case "released":
 		if s := r.server(*e.Aggregator); s != nil {
 			s.gone(at)

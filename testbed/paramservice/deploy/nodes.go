@@ -27,13 +27,25 @@ type process struct {
 // start starts a node: take takes what it says, in order, and ended is told when it has ended as it
 // was to.
 func (p *process) start(ctx context.Context, cfg node.Config, take func(e *node.Event, at time.Duration) error, ended func() error) {
+	begin(ctx, p, func() (*hosts.Process, error) { return p.launch(ctx, cfg) }, func(e *node.Event) error {
+		if e.Event != "error" {
+			return nil
+		}
+		return errors.New(e.Why)
+	}, take, ended)
+}
+
+// begin starts a process that says Es, with launch. wrong is what an E says is wrong, and nil of others; take and ended are
+// those of start.
+func begin[E any](ctx context.Context, p *process, launch func() (*hosts.Process, error), wrong func(e *E) error,
+	take func(e *E, at time.Duration) error, ended func() error) {
 	if p.r.closing {
 		return
 	}
 	p.r.nodes[p] = true
 	p.heard = p.r.Now()
 	p.r.work.Go(func() {
-		proc, err := p.launch(ctx, cfg)
+		proc, err := launch()
 		if err != nil {
 			p.r.post(func() error {
 				delete(p.r.nodes, p)
@@ -48,10 +60,10 @@ func (p *process) start(ctx context.Context, cfg node.Config, take func(e *node.
 			}
 			return nil
 		})
-		hosts.Listen(p.Talk, func(e *node.Event) {
+		hosts.Listen(p.Talk, func(e *E) {
 			at := p.r.Now()
-			if e.Event == "error" {
-				p.Fail(p.Named(errors.New(e.Why)))
+			if err := wrong(e); err != nil {
+				p.Fail(p.Named(err))
 			}
 			p.r.post(func() error {
 				p.heard = at
@@ -63,13 +75,22 @@ func (p *process) start(ctx context.Context, cfg node.Config, take func(e *node.
 	})
 }
 
-// launch starts the process with what all nodes have to know.
-func (p *process) launch(ctx context.Context, cfg node.Config) (*hosts.Process, error) {
+// local is the address of its host on the data network.
+func (p *process) local() (string, error) {
 	h, ok := p.r.Hosts.Inventory().Host(p.Host())
 	if !ok || len(h.NICs) == 0 {
-		return nil, errors.New("it has no NIC")
+		return "", errors.New("it has no NIC")
 	}
-	cfg.Local, cfg.Times = h.NICs[0].Address.Addr().String(), p.r.Setup.Times
+	return h.NICs[0].Address.Addr().String(), nil
+}
+
+// launch starts the process with what all nodes have to know.
+func (p *process) launch(ctx context.Context, cfg node.Config) (*hosts.Process, error) {
+	local, err := p.local()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Local, cfg.Times = local, p.r.Setup.Times
 	if m := p.r.master; m != nil {
 		at, err := p.r.Hosts.Reach(p.Host())
 		if err != nil {
@@ -123,7 +144,8 @@ func (r *runner) watch(ctx context.Context) {
 type server struct {
 	*process
 	Aggregator
-	job     *job // whose own it is; nil: an Aggregator
+	job     *job                // whose own it is; nil: an Aggregator
+	runs    map[control.Key]int // aggregations, by its last report
 	address string
 }
 
@@ -135,7 +157,7 @@ func (r *runner) newServer(id int32, own *job) *server {
 	if own != nil {
 		name = fmt.Sprintf("server %d of job %s", len(own.servers), own.Name)
 	}
-	s := &server{process: &process{r: r, Talk: hosts.NewTalk(name, host)}, job: own}
+	s := &server{process: &process{r: r, Talk: hosts.NewTalk(name, host)}, job: own, runs: map[control.Key]int{}}
 	s.ID, s.Host, s.From, s.Tensors = id, host, r.Now(), map[control.Key]time.Duration{}
 	r.aggs = append(r.aggs, s)
 	return s
@@ -168,6 +190,9 @@ func (s *server) gone(at time.Duration) {
 		s.To = at
 	}
 	s.released = true
+	if d := s.r.disturbance; d != nil && d.on == s {
+		d.source.stop()
+	}
 }
 
 func (s *server) take(ctx context.Context, e *node.Event) error {
@@ -185,6 +210,9 @@ func (s *server) take(ctx context.Context, e *node.Event) error {
 		var turns [3]int
 		for _, t := range e.Stats.Tensors {
 			s.Tensors[t.Key] = max(s.Tensors[t.Key], t.Busy)
+			if t.Runs > s.runs[t.Key] {
+				s.runs[t.Key], s.r.holds[t.Key] = t.Runs, s
+			}
 			turns[0] += t.Runs - t.Spare - t.Postponed
 			turns[1] += t.Spare
 			turns[2] += t.Postponed

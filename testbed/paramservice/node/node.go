@@ -21,6 +21,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,9 +49,10 @@ type Config struct {
 
 // Aggregator is what an Aggregator is told.
 type Aggregator struct {
-	ID     int32         `json:"id"`
-	Report time.Duration `json:"report,omitempty"` // between reports to pMaster and events; 0: only at the end
-	Jobs   []control.Job `json:"jobs,omitempty"`   // without pMaster: those that it is a server of
+	ID      int32         `json:"id"`
+	Report  time.Duration `json:"report,omitempty"`  // between reports to pMaster and events; 0: only at the end
+	Jobs    []control.Job `json:"jobs,omitempty"`    // without pMaster: those that it is a server of
+	Packing time.Duration `json:"packing,omitempty"` // until a tensor is ready to be copied to another Aggregator
 }
 
 // Worker is what a worker is told.
@@ -62,6 +64,7 @@ type Worker struct {
 	Iterations int             `json:"iterations"`
 	Forward    []time.Duration `json:"forward,omitempty"`  // by tensor, as in client.Loop
 	Backward   []time.Duration `json:"backward,omitempty"` // by tensor
+	Slower     []float64       `json:"slower,omitempty"`   // by iteration, as in client.Loop
 	Report     int             `json:"report,omitempty"`   // iterations between reports to pMaster
 	// Seed is that of gradients, which are client.Synthetic; 0: they are zeros, which takes less time.
 	Seed uint64 `json:"seed,omitempty"`
@@ -137,6 +140,10 @@ func read(in *bufio.Reader) (*Config, error) {
 		return nil, fmt.Errorf("%w: it is to be an Aggregator or a worker", ErrConfig)
 	case cfg.Worker != nil && cfg.Master == "" && len(cfg.Worker.Servers) == 0:
 		return nil, fmt.Errorf("%w: a worker without pMaster and without servers", ErrConfig)
+	case cfg.Aggregator != nil && cfg.Aggregator.Packing < 0:
+		return nil, fmt.Errorf("%w: packing for %v", ErrConfig, cfg.Aggregator.Packing)
+	case cfg.Worker != nil && slices.ContainsFunc(cfg.Worker.Slower, func(by float64) bool { return !(by > 0) }):
+		return nil, fmt.Errorf("%w: an iteration that computes for no time", ErrConfig)
 	case cfg.Worker != nil && cfg.Worker.Iterations < 0:
 		return nil, fmt.Errorf("%w: %d iterations", ErrConfig, cfg.Worker.Iterations)
 	}
@@ -187,7 +194,7 @@ func (n *node) aggregate(ctx context.Context, cfg *Config, a *Aggregator) error 
 		defer l.Close()
 		link = l
 	}
-	s := aggregator.Listen(aggregator.Config{ID: a.ID, Listener: lis, Transport: tr, Link: link, Times: cfg.Times, Report: a.Report})
+	s := aggregator.Listen(aggregator.Config{ID: a.ID, Listener: lis, Transport: tr, Link: link, Times: cfg.Times, Report: a.Report, Packing: a.Packing})
 	defer s.Close()
 	n.emit(Event{Event: "ready", Address: lis.Address()})
 	stats := func() {
@@ -232,7 +239,7 @@ func (n *node) work(ctx context.Context, cfg *Config, w *Worker) error {
 	}
 	defer a.Close()
 	n.emit(Event{Event: "ready"})
-	l := client.Loop{Iterations: w.Iterations, Forward: w.Forward, Backward: w.Backward, Report: w.Report,
+	l := client.Loop{Iterations: w.Iterations, Forward: w.Forward, Backward: w.Backward, Slower: w.Slower, Report: w.Report,
 		Done: func(it client.Iteration) { n.emit(Event{Event: "iteration", Iteration: &it}) }}
 	if w.Seed != 0 {
 		l.Gradient = client.Synthetic(w.Seed, w.Rank)

@@ -184,6 +184,9 @@ func TestConfig(t *testing.T) {
 		`{"worker":{},"master":"x"}`:                `job "": 0 workers, not 1 to 4096: not a job that can be served`,
 		`{"what":1}`:                                `configuration of a node: json: unknown field "what"`,
 		`{"worker":`:                                "configuration of a node: unexpected EOF",
+
+		`{"aggregator":{"packing":-1}}`:            "configuration of a node: packing for -1ns",
+		`{"worker":{"slower":[1,0]},"master":"x"}`: "configuration of a node: an iteration that computes for no time",
 	} {
 		var out strings.Builder
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

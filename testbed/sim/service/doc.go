@@ -12,7 +12,7 @@
 // direction. All workers of a job are equally fast, so one stands for all of them.
 //
 // An iteration begins when all tensors have been pulled. Tensor i is ready to be
-// pushed Ready[i] later, longer or shorter by Jitter. Every worker pushes it to its Aggregator.
+// pushed Ready[i] later, longer or shorter by Jitter, for all tensors alike. Every worker pushes it to its Aggregator.
 // When the last gradient is there, the sum and the update take bytes·workers/Sum of the
 // Aggregator's one core; then every worker pulls the result. An iteration whose tensors
 // are all pulled is over.

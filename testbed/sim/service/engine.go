@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -79,7 +77,7 @@ type job struct {
 	down    link
 	servers []*machine             // of its own, with Static
 	flows   map[*machine]*[2]*flow // up to it and down from it
-	random  *rand.Rand
+	slower  func() float64
 	began   time.Duration // the iteration
 	pulled  int           // tensors, in it
 	profile time.Duration // sum of its iterations on temporary Aggregators
@@ -103,11 +101,9 @@ func newEngine(c Config, jobs []Job) *engine {
 		e.master = paramservice.NewMaster(c.Master)
 	}
 	for _, spec := range jobs {
-		h := fnv.New64a()
-		h.Write([]byte(spec.Name))
 		j := &job{Job: spec, engine: e, tasks: c.Tasks(&spec), tensors: make([]tensor, len(spec.Tensors)),
 			up: link{rate: c.Rate}, down: link{rate: c.Rate}, flows: map[*machine]*[2]*flow{}, since: map[*machine]foreign{},
-			random: rand.New(rand.NewPCG(c.Seed, h.Sum64()))}
+			slower: c.Slower(spec.Name)}
 		e.jobs = append(e.jobs, j)
 		e.names[j.Name] = j
 		e.at(j.Arrive, func() { e.arrive(j) })
@@ -489,10 +485,7 @@ func (j *job) flow(m *machine, way int) *flow {
 func (j *job) iterate() {
 	e := j.engine
 	j.began, j.pulled = e.now, 0
-	slower := 1.0
-	if e.Jitter > 0 {
-		slower = min(max(1+e.Jitter*j.random.NormFloat64(), 0.5), 2)
-	}
+	slower := j.slower()
 	for i := range j.tensors {
 		e.at(e.now+time.Duration(float64(j.Tensors[i].Ready)*slower), func() { j.push(i) })
 	}

@@ -159,6 +159,7 @@ func (m *machine) settle() {
 	spent := now - m.since
 	w.left -= spent
 	m.use.Busy += spent
+	m.use.worked(m.since, now, m.engine.Usage)
 	w.job.out.CPU += spent
 	m.since = now
 	if m.slots != nil {

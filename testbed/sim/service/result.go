@@ -64,6 +64,28 @@ func (o *Outcome) Between(from, to time.Duration) time.Duration {
 type Machine struct {
 	From, To time.Duration // it was allocated
 	Busy     time.Duration // it spent adding and updating
+	// Usage is the part of each interval of Config.Usage, the first of which begins with the simulation, in which it did so:
+	// at most MaxUsage of them, and none after the last in which it did.
+	Usage []float64
+}
+
+// MaxUsage bounds a Machine's Usage.
+const MaxUsage = 1 << 20
+
+// worked adds to Usage what the machine did from a time to another one.
+func (m *Machine) worked(from, to, interval time.Duration) {
+	for interval > 0 && from < to {
+		i := int(from / interval)
+		if i >= MaxUsage {
+			return
+		}
+		for len(m.Usage) <= i {
+			m.Usage = append(m.Usage, 0)
+		}
+		end := min(to, time.Duration(i+1)*interval)
+		m.Usage[i] += float64(end-from) / float64(interval)
+		from = end
+	}
 }
 
 // Count is how many Aggregators there are from a time on.

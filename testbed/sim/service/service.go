@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/inabench/inabench/placement/paramservice"
@@ -67,6 +69,9 @@ type Config struct {
 	From       time.Duration
 
 	End time.Duration // of the simulation; 0: when all jobs have left
+
+	// Usage is the length of the intervals over which Machine.Usage is told; 0: it is not.
+	Usage time.Duration
 }
 
 // Tasks is the CPU time that an Aggregator needs for each tensor of a job in an iteration.
@@ -76,6 +81,21 @@ func (c *Config) Tasks(j *Job) []time.Duration {
 		out[i] = time.Duration(math.Round(float64(t.Bytes) * float64(j.Workers) / c.Sum * 1e9))
 	}
 	return out
+}
+
+// Slower returns what draws by what factor each iteration of a job computes longer than the job says, from its first one:
+// normally distributed around 1 with the standard deviation Jitter, from 0.5 to 2; 1 without Jitter. Seed and the job's name
+// decide, so that a testbed can have the same draws.
+func (c *Config) Slower(job string) func() float64 {
+	jitter, h := c.Jitter, fnv.New64a()
+	h.Write([]byte(job))
+	random := rand.New(rand.NewPCG(c.Seed, h.Sum64()))
+	return func() float64 {
+		if jitter == 0 {
+			return 1
+		}
+		return min(max(1+jitter*random.NormFloat64(), 0.5), 2)
+	}
 }
 
 // ErrJob is wrapped by errors about jobs, or a configuration, that make no sense.
@@ -93,7 +113,7 @@ func (c *Config) check(jobs []Job) error {
 		return fmt.Errorf("an Aggregator that adds %v bytes/s %w", c.Sum, ErrJob)
 	case !c.Static && c.Profile < 2:
 		return fmt.Errorf("a profile of %d iterations %w", c.Profile, ErrJob)
-	case c.Latency < 0 || c.Packing < 0 || c.From < 0 || c.End < 0 || c.Migrate < 0 || c.Background < 0:
+	case c.Latency < 0 || c.Packing < 0 || c.From < 0 || c.End < 0 || c.Usage < 0 || c.Migrate < 0 || c.Background < 0:
 		return fmt.Errorf("a negative time or number %w", ErrJob)
 	case !(c.Jitter >= 0 && c.Jitter <= 1):
 		return fmt.Errorf("a jitter of %v %w", c.Jitter, ErrJob)
@@ -141,7 +161,7 @@ func Run(ctx context.Context, c Config, jobs []Job) (*Result, error) {
 
 // Profile is a job as it is alone on temporary Aggregators: what a planner is told of it.
 func Profile(ctx context.Context, c Config, j Job) (paramservice.Job, error) {
-	c.Static, c.Jitter, c.Migrate, c.Background, c.End = false, 0, 0, 0, 0
+	c.Static, c.Jitter, c.Migrate, c.Background, c.End, c.Usage = false, 0, 0, 0, 0, 0
 	c.Master = paramservice.MasterOptions{Options: paramservice.Options{Most: 1}, Aggregators: j.Servers}
 	c.Profile = max(c.Profile, 2)
 	j.Arrive, j.Stay, j.Iterations = 0, 0, c.Profile

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -212,6 +213,49 @@ func TestFigure10(t *testing.T) {
 	golden.Compare(t, "figure10.golden", b.String())
 }
 
+// What a core does is told interval by interval, over the edges of intervals, and nothing after the last one.
+func TestUsage(t *testing.T) {
+	c := toy()
+	c.Static, c.Usage = true, 2*unit
+	r := run(t, c, single("j", 3, 2, 2)) // it adds from 3 to 5 and from 8 to 10
+	if got, want := r.Machines[0].Usage, []float64{0, 0.5, 0.5, 0, 1}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	c.Usage = 0
+	if r = run(t, c, single("j", 3, 2, 2)); r.Machines[0].Usage != nil {
+		t.Errorf("nobody asked for %v", r.Machines[0].Usage)
+	}
+}
+
+// Iterations are as much longer as the draws say that a testbed has, too: on average they are as long as without.
+func TestSlower(t *testing.T) {
+	c := toy()
+	c.Static, c.Jitter, c.Seed = true, 0.1, 7
+	j := single("j", 4, 2, 400)
+	r := run(t, c, j)
+	slower, sum, squares := c.Slower("j"), 0.0, 0.0
+	for k, got := range took(&r.Jobs[0]) {
+		by := slower()
+		if want := 4*by + 2; math.Abs(got-want) > 1e-6 {
+			t.Fatalf("iteration %d takes %v, want %v", k, got, want)
+		}
+		sum += by
+		squares += by * by
+	}
+	n := float64(j.Iterations)
+	mean := sum / n
+	if deviation := math.Sqrt(squares/n - mean*mean); math.Abs(mean-1) > 0.02 || math.Abs(deviation-c.Jitter) > 0.02 {
+		t.Errorf("draws of mean %v and deviation %v", mean, deviation)
+	}
+	if a, b := c.Slower("j")(), c.Slower("k")(); a == b {
+		t.Errorf("two jobs have the same draws: %v", a)
+	}
+	c.Jitter = 0
+	if by := c.Slower("j")(); by != 1 {
+		t.Errorf("without jitter %v", by)
+	}
+}
+
 // What holds whatever comes.
 func TestProperties(t *testing.T) {
 	r := random(t)
@@ -219,7 +263,7 @@ func TestProperties(t *testing.T) {
 		c := Config{
 			Static: r.IntN(4) == 0, Rate: 1e6 * (1 + 9*r.Float64()), Sum: 1e5 * (1 + 9*r.Float64()), Latency: time.Duration(r.IntN(3)) * time.Millisecond,
 			Profile: 2 + r.IntN(3), Packing: time.Duration(r.IntN(20)) * time.Millisecond, Jitter: 0.1 * float64(r.IntN(2)), Seed: r.Uint64(),
-			Master: paramservice.DefaultMaster(), Migrate: 7 * r.IntN(2), Background: 3 * r.IntN(2), From: unit, Period: 5 * unit,
+			Master: paramservice.DefaultMaster(), Migrate: 7 * r.IntN(2), Background: 3 * r.IntN(2), From: unit, Period: 5 * unit, Usage: 50 * time.Millisecond,
 		}
 		c.Master.Periodic, c.Master.Iterations = r.IntN(2) == 0, 10
 		if r.IntN(3) == 0 {
@@ -247,6 +291,16 @@ func TestProperties(t *testing.T) {
 			busy += m.Busy
 			if m.Busy > m.To-m.From {
 				t.Fatalf("more work than time: %+v", m)
+			}
+			sum := 0.0
+			for _, u := range m.Usage {
+				if u > 1+1e-9 {
+					t.Fatalf("more than all of an interval: %v", u)
+				}
+				sum += u * c.Usage.Seconds()
+			}
+			if diff := sum - m.Busy.Seconds(); math.Abs(diff) > 1e-6 {
+				t.Fatalf("intervals come to %v s, the whole to %v", sum, m.Busy)
 			}
 		}
 		for i, o := range one.Jobs {
