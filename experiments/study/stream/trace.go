@@ -244,7 +244,7 @@ func (t *Trace) Ready(p study.Planned) error {
 	if _, err := t.jobs(s, s.Measure.Seed, gpus); err != nil || t.Resample != windows {
 		return err
 	}
-	_, err := t.Read(s, s.Measure.Seed+uint64(max(1, s.Measure.Repeats)-1), gpus) // the last repeat has a window, too
+	_, err := t.Read(s, s.Measure.Seed+uint64(s.Measure.UpTo()-1), gpus) // the last repeat has a window, too
 	return err
 }
 
