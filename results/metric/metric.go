@@ -138,9 +138,24 @@ var table = []Metric{
 
 // signed are metrics that may be less than 0; fractions are never more than 1.
 var (
-	signed    = []string{"conflicts_fragments_correlation", "cpu_reduction", "cpu_saving", "fidelity", "loss", "max_loss", "profit_rate", "total_profit"}
+	signed    = []string{"conflicts_fragments_correlation", "cpu_reduction", "cpu_saving", "fidelity", "jct_range", "loss", "max_loss", "profit_rate", "total_profit"}
 	fractions = []string{"granted", "jain", "share"}
 )
+
+// Part is the range that a metric is a part of: what its value is worth hangs on how large that is.
+type Part struct {
+	Name  string // the range's metric, a fraction
+	Short string // the same in words that fit beside a value
+}
+
+// parts are the ranges of the metrics that have one.
+var parts = map[string]Part{"ina_score": {"jct_range", "JCT range"}}
+
+// Within is the range that a metric is a part of, and false of one that is none.
+func Within(name string) (Part, bool) {
+	p, ok := parts[name]
+	return p, ok
+}
 
 // Range is what a metric can be at all, infinite where nothing bounds it. One that is not in the table may be anything.
 func Range(name string) (lo, hi float64) {

@@ -38,7 +38,7 @@ func summarize(rec *results.Record) *summary {
 		}
 	}
 	of := map[string][]datum{}
-	for _, m := range rec.Summary {
+	for _, m := range besides(rec.Summary) {
 		ds := data(cells, m, func(of string) bool { return of == results.Cluster })
 		if ds = slices.DeleteFunc(ds, func(d datum) bool { return !d.seen }); len(ds) > 0 {
 			of[m], metrics = ds, append(metrics, m)

@@ -251,8 +251,15 @@ func (o *Operations) share(cfg ops.Config, jobs []named) (*study.Repetition, err
 	return &study.Repetition{End: o.Share.Std().Seconds(), Figures: scores(score)}, nil
 }
 
-// scores are a score and what it normalises.
+// rounding is what may be left of times that are equal.
+const rounding = 1e-12
+
+// scores are a score and what it normalises. Both ends of the range are of the same jobs: it has no noise but rounding, and
+// where it is no more than that there is no score.
 func scores(score ops.Score) (out []results.Figure) {
+	if math.Abs(score.Range()) < rounding {
+		score.Value = math.NaN()
+	}
 	for _, f := range []struct {
 		metric string
 		value  float64
@@ -260,8 +267,8 @@ func scores(score ops.Score) (out []results.Figure) {
 		{"ina_score", score.Value}, {"jct_range", score.Range()},
 		{"avg_jct", score.Evaluated}, {"avg_jct_none", score.Without}, {"avg_jct_all", score.With},
 	} {
-		if math.Abs(f.value) < 1e-12 {
-			f.value = 0 // what is left of times that are equal
+		if math.Abs(f.value) < rounding {
+			f.value = 0
 		}
 		if !math.IsNaN(f.value) {
 			out = append(out, study.Exactly(f.metric, results.Cluster, results.Simulated, f.value))
