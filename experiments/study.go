@@ -41,6 +41,8 @@ func (r *run) simulate(ctx context.Context) error {
 			e.Skip = "this simulation has no jct of single jobs"
 		case e.Metric == "sum_errors":
 			e.Skip = "a model carries no sums"
+		case e.Metric == "pattern_error":
+			e.Skip = "a model is told the patterns"
 		}
 	}
 	for {

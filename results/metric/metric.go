@@ -105,6 +105,7 @@ var table = []Metric{
 	{"moves", "1", Neither, ""},
 	{"network_time", "s", Less, ""},
 	{"part_of_time", "1", Neither, ""},
+	{"pattern_error", "1", Less, "error of the collected pattern"},
 	{"placement_time", "s", Less, "placement time of a job"},
 	{"postponed", "1", Neither, ""},
 	{"profit_rate", "1", More, ""},

@@ -232,7 +232,7 @@ func (o *Operations) modules(c *spec.Checker) {
 }
 
 var operationMetrics = spec.Measurables{}.
-	Add("job", "jct step_time sum_errors").
+	Add("job", "jct step_time sum_errors pattern_error").
 	Add(results.Cluster, "avg_jct avg_jct_none avg_jct_all placement_time tree_time avg_step_time comm_stage comm_gaps makespan launch_time decision_time "+
 		"migration_time migration_leave migration_release migration_wait migration_acquire migration_adopt "+
 		"ina_score jct_range ina_utilisation refused migrations conflicts fragments free_fragments conflicts_fragments_correlation turning_point").

@@ -133,6 +133,7 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 		}
 	}
 	ph.Figures = o.measured(b.Kind(), out, control.Events())
+	ph.Figures = append(ph.Figures, o.patternErrors(b, jobs, out)...)
 	again := middle(sims)
 	if again != nil {
 		ph.Figures = append(ph.Figures, o.predicted(jobs, sims)...)
@@ -645,20 +646,13 @@ func fit(ring, ina collective.Line) (c tree.Cost, found []results.Calibration, e
 // learned keeps what the jobs found out about their own steps, in the lab's units: patterns
 // that the simulator reads.
 func (o *Operations) learned(b *study.Bench, jobs []named, out []training.Outcome) error {
-	times, size := study.Factors(b.Scale())
 	var all []workload.Pattern
 	for i := range out {
-		l := out[i].Learned
-		if l == nil || slices.ContainsFunc(all, func(p workload.Pattern) bool { return p.Model == jobs[i].Pattern.Model }) {
+		if out[i].Learned == nil || slices.ContainsFunc(all, func(p workload.Pattern) bool { return p.Model == jobs[i].Pattern.Model }) {
 			continue
 		}
-		w := workload.Pattern{
-			Model: jobs[i].Pattern.Model, Batch: o.Batch, Step: l.Step / times * o.GPUSpeed,
-			Source: fmt.Sprintf("collected by inabench from job %s of %s, %s", out[i].Name, b.Spec.Name, strings.Join(b.Labels, " ")),
-		}
-		for _, op := range l.Ops {
-			w.Ops = append(w.Ops, workload.Op{Start: op.Start / times * o.GPUSpeed, Bytes: int64(math.Round(float64(op.Bytes) / size))})
-		}
+		w := o.collected(b.Scale(), &jobs[i], out[i].Learned)
+		w.Source = fmt.Sprintf("collected by inabench from job %s of %s, %s", out[i].Name, b.Spec.Name, strings.Join(b.Labels, " "))
 		all = append(all, w)
 	}
 	if len(all) == 0 {
@@ -666,6 +660,41 @@ func (o *Operations) learned(b *study.Bench, jobs []named, out []training.Outcom
 	}
 	text := "# Patterns that ranks collected from their queues: patterns = \"...\" of an experiment.\n\n" + string(workload.FormatPatterns(all...))
 	return b.Write("patterns.toml", []byte(text))
+}
+
+// collected is what a job found out about its steps, in the lab's units and on the GPUs of its model's pattern.
+func (o *Operations) collected(scale results.Scale, j *named, l *agent.Pattern) workload.Pattern {
+	times, size := study.Factors(scale)
+	out := workload.Pattern{Model: j.Pattern.Model, Batch: o.Batch, Step: l.Step / times * o.GPUSpeed}
+	for _, op := range l.Ops {
+		out.Ops = append(out.Ops, workload.Op{Start: op.Start / times * o.GPUSpeed, Bytes: int64(math.Round(float64(op.Bytes) / size))})
+	}
+	return out
+}
+
+// patternErrors are by how much the patterns that jobs found out differ from those that they have. A job that was too short
+// to find out has none.
+func (o *Operations) patternErrors(b *study.Bench, jobs []named, out []training.Outcome) (figures []results.Figure) {
+	for i := range out {
+		if l := out[i].Learned; l != nil {
+			have := o.collected(b.Scale(), &jobs[i], l)
+			figures = append(figures, study.Exactly("pattern_error", out[i].Name, b.Kind(), patternError(&have, jobs[i].Pattern)))
+		}
+	}
+	return figures
+}
+
+// patternError is the largest error of a time in a pattern, of its step's length or of an all-reduce's start, over that
+// length: the sharing rule goes by these. It is 1 where the all-reduces are not as many.
+func patternError(have, want *workload.Pattern) float64 {
+	if len(have.Ops) != len(want.Ops) {
+		return 1
+	}
+	worst := math.Abs(have.Step - want.Step)
+	for i := range want.Ops {
+		worst = max(worst, math.Abs(have.Ops[i].Start-want.Ops[i].Start))
+	}
+	return min(1, worst/want.Step)
 }
 
 // Finish implements study.Study with scores: where the mean JCT of a point lies between that
