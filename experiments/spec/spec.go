@@ -172,7 +172,7 @@ type Measure struct {
 	Seed     uint64             `toml:"seed" default:"1"`         // of everything that is drawn
 
 	// Precision is by which part of its mean the summary's first metric may differ from it, as its 95 % interval says:
-	// repeats go on until it is so at each point, or until there are as many as Most. All points have as many. Only in
+	// repeats go on until it is so at each point, or until there are most of them. All points have as many. Only in
 	// simulations, where repeats are cheap. Intervals that end repeats hold a little less often: 90 % of them at least.
 	Precision inventory.Percent `toml:"precision"`
 	Most      int               `toml:"most" default:"50"` // repeats, with precision

@@ -68,7 +68,7 @@ func hereOf(rec *results.Record, r results.Reproduction) string {
 		return ""
 	}
 	i := slices.IndexFunc(rec.Published, func(p results.PublishedValue) bool {
-		return p.Figure == r.Figure && p.Metric == r.Metric && p.Text == r.Text
+		return p.Figure == r.Figure && p.Metric == r.Metric && p.Where() == r.At
 	})
 	if i < 0 {
 		return here + rangesOf(rec, r.Metric)
