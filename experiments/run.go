@@ -19,6 +19,7 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/study/inspect"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/testbed"
@@ -130,7 +131,8 @@ type run struct {
 	external []predictor.Predictor
 	kept     []results.Sample // of the point, where there is no dir
 
-	sabotaged *sabotage.Order // nil: nothing is wrong on purpose
+	until     *results.Repeating // that ends repeats; nil: there are as many as the options say
+	sabotaged *sabotage.Order    // nil: nothing is wrong on purpose
 }
 
 func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
@@ -154,15 +156,21 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.opt.Repeats == 0 {
-		r.opt.Repeats = max(1, s.Measure.Repeats)
+	if r.until, err = until(s, o); err != nil {
+		return nil, err
 	}
-	if n := len(points) * r.opt.Repeats; n > spec.MostMeasured {
-		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), r.opt.Repeats, spec.MostMeasured)
+	most := s.Measure.UpTo()
+	if r.opt.Repeats == 0 {
+		r.opt.Repeats = s.Measure.Fewest()
+	} else {
+		most = r.opt.Repeats
+	}
+	if n := len(points) * most; n > spec.MostMeasured {
+		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), most, spec.MostMeasured)
 	}
 	for i := range points {
 		p := &points[i]
-		p.Times = r.opt.Repeats
+		p.Times = most
 		if o.Standing != nil {
 			if err := o.Standing.suits(p.Spec); err != nil {
 				return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
@@ -189,7 +197,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		Inventory:  results.File{Path: s.Inventory().File, SHA256: s.Inventory().SHA256, Text: s.Inventory().Text},
 		Topology:   topo, Expect: s.ExpectationsAt(scale), Planned: len(points) * r.opt.Repeats, Started: time.Now().UTC(),
 		Timings: map[string]float64{}, Night: o.Night,
-		Sabotage: recordOf(r.sabotaged),
+		Sabotage: recordOf(r.sabotaged), Repeating: r.until,
 	}
 	for i := range r.rec.Expect {
 		e := &r.rec.Expect[i]
@@ -203,6 +211,21 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	r.rec.Unfinished() // until it is judged, also where it is saved on its way
 	r.dir, err = results.Create(r.opt.Root, r.rec)
 	return r, err
+}
+
+// until is what ends repeats where an experiment has a precision; nil: they are counted. It is an error where a run cannot
+// have more of them as it goes on.
+func until(s *spec.Spec, o RunOptions) (*results.Repeating, error) {
+	m := &s.Measure
+	switch {
+	case m.Precision == 0 || o.Repeats > 0:
+		return nil, nil
+	case kinds.Simulator(s, o.Driver) == nil:
+		return nil, spec.Invalid(tomlfile.WithHint("write --repeat N, or --on sim", "measure.precision is of simulations, not of driver %s", o.Driver))
+	case o.Batch != nil:
+		return nil, spec.Invalid(tomlfile.WithHint("write --repeat N", "a batch system computes a number of repeats, which measure.precision leaves open"))
+	}
+	return &results.Repeating{Metric: s.Summary[0], Precision: float64(m.Precision), Least: m.Fewest(), Most: m.UpTo()}, nil
 }
 
 // notApplicable is why an expectation has no subject: all that it could be about are

@@ -42,8 +42,25 @@ func (r *run) simulate(ctx context.Context) error {
 			e.Skip = "this simulation has no jct of single jobs"
 		case e.Metric == "sum_errors":
 			e.Skip = "a model carries no sums"
+		case e.Metric == "pattern_error":
+			e.Skip = "a model is told the patterns"
 		}
 	}
+	for {
+		if err := r.simulateRepeats(ctx); err != nil {
+			return err
+		}
+		more := r.until.More(r.rec.Points)
+		if more == 0 {
+			return nil
+		}
+		r.opt.Repeats += more
+		r.rec.Planned = len(r.points) * r.opt.Repeats
+	}
+}
+
+// simulateRepeats does the repeats that are wanted and not done yet, of all points.
+func (r *run) simulateRepeats(ctx context.Context) error {
 	limit := runtime.GOMAXPROCS(0)
 	if r.spec.Timed() {
 		limit = 1
@@ -52,11 +69,13 @@ func (r *run) simulate(ctx context.Context) error {
 		*study.Repetition
 		jobs []byte
 	}
-	n := len(r.points) * r.opt.Repeats
+	first, points := r.done, len(r.points)
+	n := points*r.opt.Repeats - first
 	r.Progress("simulate", "", 0)
 	return inOrder(ctx, n, func(ctx context.Context, put func(int, cell)) error {
 		finish := func(i int, c *study.Repetition) {
-			jobs := zipped(c.Rows, spec.Labels(r.points[i%len(r.points)].Labels), strconv.Itoa(i/len(r.points)))
+			at := first + i
+			jobs := zipped(c.Rows, spec.Labels(r.points[at%points].Labels), strconv.Itoa(at/points))
 			c.Rows = nil
 			if !r.Asks() {
 				c.Request = nil // and all that it holds
@@ -67,8 +86,9 @@ func (r *run) simulate(ctx context.Context) error {
 			return r.elsewhere(ctx, n, finish)
 		}
 		return sideBySide(ctx, n, limit, func(ctx context.Context, i int) error {
-			p := &r.points[i%len(r.points)]
-			c, err := kinds.Simulator(p.Spec, "sim").Simulate(ctx, p.Spec, i/len(r.points))
+			at := first + i
+			p := &r.points[at%points]
+			c, err := kinds.Simulator(p.Spec, "sim").Simulate(ctx, p.Spec, at/points)
 			if err != nil {
 				return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 			}
@@ -76,9 +96,10 @@ func (r *run) simulate(ctx context.Context) error {
 			return nil
 		})
 	}, func(i int, c cell) error {
-		p := &r.points[i%len(r.points)]
+		at := first + i
+		p := &r.points[at%points]
 		point := results.Point{
-			Index: i % len(r.points), Repeat: i / len(r.points), Params: p.Params, Labels: p.Labels,
+			Index: at % points, Repeat: at / points, Params: p.Params, Labels: p.Labels,
 			Phases: []results.Phase{{End: c.End, Figures: c.Figures, Missing: c.Missing}}, Curves: c.Curves, Machines: c.Machines, MachinesAt: c.MachinesAt,
 		}
 		r.askSimulated(ctx, *p, c.Repetition, &point.Phases[0])
@@ -87,7 +108,7 @@ func (r *run) simulate(ctx context.Context) error {
 		}
 		r.rec.Points = append(r.rec.Points, point)
 		r.done++
-		if r.done < n {
+		if r.done < first+n {
 			r.Progress("simulate", "", 0)
 		}
 		return r.addJobs(c.jobs)

@@ -239,3 +239,28 @@ func (d Duration) Suggest(number float64) []string {
 
 // timesOf are the durations that a number without a unit may stand for.
 func timesOf(number string) []string { return []string{number + "s", number + "ms", number + "us"} }
+
+// Percent is a fraction that is written "2%" in files: more than 0 and less than 1.
+type Percent float64
+
+// UnmarshalText reads "2%"; more than 0, less than 100 %.
+func (p *Percent) UnmarshalText(text []byte) error {
+	number, ok := strings.CutSuffix(string(text), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if !ok || err != nil || !(v > 0 && v < 100) {
+		return tomlfile.WithHint(`write "2%"`, "%q is no percentage between 0 and 100", text)
+	}
+	*p = Percent(v / 100)
+	return nil
+}
+
+// Example is how one is written.
+func (*Percent) Example() string { return "2%" }
+
+// Suggest is how a bare number should have been written: 0.02 as 2 %.
+func (p *Percent) Suggest(number float64) []string {
+	if number < 1 {
+		number *= 100
+	}
+	return []string{strconv.FormatFloat(number, 'g', 6, 64) + "%"}
+}

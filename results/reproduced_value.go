@@ -26,9 +26,7 @@ type PublishedValue struct {
 // figure of 0 is the published one where it differs by no more than rounding.
 func (p PublishedValue) reproduced(points []Point, scale Scale, narrowed []string) (r Reproduction) {
 	r = Reproduction{Figure: p.Figure, Metric: p.Metric, Text: p.Text, Against: "", Word: ReproducedNotRun, Why: "the run has no such points"}
-	if len(p.At) > 0 {
-		r.At = shortLabels(p.At)
-	}
+	r.At = p.Where()
 	var mean Effect
 	n, unit, repeats := 0.0, "1", math.MaxInt
 	cells := Settings(points)
@@ -78,6 +76,9 @@ func (p PublishedValue) reproduced(points []Point, scale Scale, narrowed []strin
 	}
 	return r
 }
+
+// Where are the points that it is about, as a Reproduction has them; empty: all.
+func (p PublishedValue) Where() string { return shortLabels(p.At) }
 
 // found is what one repeat came to: the mean of all subjects that are meant, in all phases that may be judged. Only
 // repeats say how much it differs from itself.

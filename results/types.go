@@ -329,6 +329,8 @@ type Record struct {
 	Failure  *Failure  `json:"failure,omitempty"`  // of the testbed; where its errors name a part
 	Night    *NightRun `json:"night,omitempty"`    // of a run that a suite started
 	Sabotage *Sabotage `json:"sabotage,omitempty"` // a fault that the testbed was given on purpose
+	// Repeating is why there are so many repeats, where it was not said beforehand how many.
+	Repeating *Repeating `json:"repeating,omitempty"`
 }
 
 // Failure is the part of the testbed that ended a run.

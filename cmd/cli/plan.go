@@ -113,8 +113,12 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 	if n := s.CountJobs(); n > 0 {
 		jobs = fmt.Sprintf("%d job%s", n, plural(n))
 	}
-	return fmt.Sprintf("%s: ok: %s, %d point%s, %d expectation%s, inventory %s", src.name,
-		jobs, points, plural(points), len(s.Expects), plural(len(s.Expects)), s.Inventory().File), s, nil
+	repeats := ""
+	if m := &s.Measure; m.Precision > 0 {
+		repeats = fmt.Sprintf(", %d to %d repeats", m.Fewest(), m.UpTo())
+	}
+	return fmt.Sprintf("%s: ok: %s, %d point%s%s, %d expectation%s, inventory %s", src.name,
+		jobs, points, plural(points), repeats, len(s.Expects), plural(len(s.Expects)), s.Inventory().File), s, nil
 }
 
 // tooMany is of the first job that asks for more GPUs than all hosts have together, which no policy can place; nil

@@ -47,6 +47,7 @@ func (s *Spec) check(f *tomlfile.File, l *Lab) {
 		c.programs() // before whoever asks how long packets are
 		s.Study().Check(c)
 		c.summary()
+		c.precision()
 		c.compare()
 	}
 	c.preflight()
@@ -344,6 +345,36 @@ func (c *Checker) measure() {
 			at = "measure.duration"
 		}
 		c.Problemf(at, "", "a measurement of %v has no room for two readings every %v", m.Duration, m.Interval)
+	}
+}
+
+// precision checks repeats that go on until an interval is narrow.
+func (c *Checker) precision() {
+	m := &c.Spec.Measure
+	if Positive(c, "measure.most", m.Most); m.Most > MostRepeats {
+		c.Problemf("measure.most", "", "%d repeats: at most %d", m.Most, MostRepeats)
+	}
+	if !c.Has("measure.precision") {
+		if c.Has("measure.most") {
+			c.Problemf("measure.most", `add precision = "5%"`, "most is of repeats that a precision ends")
+		}
+		return
+	}
+	switch known := c.Spec.Study().Metrics().compared(); {
+	case len(known) == 0:
+		c.Problemf("measure.precision", "write repeats", "reports list no figures of %v tables by which repeats could end", c.Spec.Kind())
+	case len(c.Spec.Summary) == 0:
+		c.Problemf("measure.precision", fmt.Sprintf("write summary = [%q]", known[0]), "precision is of the summary's first metric, and there is no summary")
+	}
+	if c.Has("measure.repeats") && m.Repeats > 0 && m.Repeats < results.LeastRepeats {
+		c.Problemf("measure.repeats", fmt.Sprintf("leave it out, or write at least %d", results.LeastRepeats), "%d repeats are too few to look at an interval that may end them", m.Repeats)
+	}
+	if m.Most > 0 && m.Most < m.Fewest() && !c.Reported("measure.repeats") {
+		at := "measure.repeats"
+		if c.Has("measure.most") {
+			at = "measure.most"
+		}
+		c.Problemf(at, "", "at least %d repeats, and at most %d", m.Fewest(), m.Most)
 	}
 }
 

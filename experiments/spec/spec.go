@@ -167,13 +167,35 @@ type Measure struct {
 	Warmup   inventory.Duration `toml:"warmup" default:"1s"`      // after every start and stop of a job, before figures count
 	Duration inventory.Duration `toml:"duration" default:"3s"`    // of each phase, where jobs do not end it themselves
 	Interval inventory.Duration `toml:"interval" default:"100ms"` // between readings of counters
-	Repeats  int                `toml:"repeats" default:"1"`      // of every point, each with another seed
+	Repeats  int                `toml:"repeats" default:"1"`      // of every point, each with another seed; with precision the fewest, and without a number 10
 	Stretch  float64            `toml:"stretch" default:"3"`      // times as long as planned that a phase may become, for stalls of the testbed and figures that are not certain yet; 1: never longer
 	Seed     uint64             `toml:"seed" default:"1"`         // of everything that is drawn
+
+	// Precision is by which part of its mean the summary's first metric may differ from it, as its 95 % interval says:
+	// repeats go on until it is so at each point, or until there are most of them. All points have as many. Only in
+	// simulations, where repeats are cheap. Intervals that end repeats hold a little less often: 90 % of them at least.
+	Precision inventory.Percent `toml:"precision"`
+	Most      int               `toml:"most" default:"50"` // repeats, with precision
 
 	// Patience is how long a host or an agent may be silent, or a job without results, until
 	// the run is given up, and how long what runs on hosts goes on without the controller.
 	Patience inventory.Duration `toml:"patience" default:"20s"`
+}
+
+// Fewest is how many repeats of every point there are at least, 1 or more.
+func (m *Measure) Fewest() int {
+	if m.Precision > 0 && m.Repeats < results.LeastRepeats {
+		return results.LeastRepeats
+	}
+	return max(1, m.Repeats)
+}
+
+// UpTo is how many repeats of every point there may be.
+func (m *Measure) UpTo() int {
+	if m.Precision > 0 {
+		return max(m.Most, m.Fewest())
+	}
+	return m.Fewest()
 }
 
 // Calibrate says whether T and the real link rates are measured at low load before

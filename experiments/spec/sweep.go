@@ -8,6 +8,9 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
+// repeating are the keys of how often points are measured, which is the same for all.
+var repeating = []string{"measure.repeats", "measure.precision", "measure.most"}
+
 // maxPoints bounds what the sweeps of a file may multiply to.
 const maxPoints = 10_000
 
@@ -49,8 +52,12 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 			break
 		}
 	}
-	if n := s.Measure.Repeats; ok && n <= MostRepeats && total*n > MostMeasured {
-		f.Problemf("measure.repeats", "", "%d points, %d times each: at most %d measurements in all", total, n, MostMeasured)
+	if n := s.Measure.UpTo(); ok && n <= MostRepeats && total*n > MostMeasured {
+		at := "measure.repeats"
+		if s.Measure.Precision > 0 {
+			at = "measure.precision"
+		}
+		f.Problemf(at, "", "%d points, %d times each: at most %d measurements in all", total, n, MostMeasured)
 	}
 	if !ok || len(axes) == 0 {
 		s.check(f, built.of(s, f))
@@ -170,7 +177,7 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 			ok = false
 			continue
 		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "patterns", "quick", "summary", "emulation", "sweep", "expect", "compare", "published"}, top) ||
-			key.Path == "measure.repeats" || top == "job" && strings.HasSuffix(key.Path, ".name"):
+			slices.Contains(repeating, key.Path) || top == "job" && strings.HasSuffix(key.Path, ".name"):
 			f.Problemf(sw.At+".key", "", "%q is the same for all points, it cannot be swept", sw.Key)
 			ok = false
 			continue

@@ -30,12 +30,13 @@ func CheckDriver(driver string) error {
 const Replayed = "replay"
 
 // Timed says whether the experiment is about the time that placing takes.
-func (s *Spec) Timed() bool {
-	measured := func(m string) bool {
-		return strings.HasPrefix(m, PlacementTime) || strings.HasPrefix(m, TreeTime)
-	}
-	return s.Compare != nil && slices.ContainsFunc(s.Compare.Metrics, measured) || slices.ContainsFunc(s.Summary, measured) ||
-		slices.ContainsFunc(s.Expects, func(e Expect) bool { return measured(e.Metric) })
+func (s *Spec) Timed() bool { return s.Asks(PlacementTime) || s.Asks(TreeTime) }
+
+// Asks says whether the experiment lists, compares or expects a metric, or a ratio of it.
+func (s *Spec) Asks(metric string) bool {
+	about := func(m string) bool { return strings.HasPrefix(m, metric) }
+	return s.Compare != nil && slices.ContainsFunc(s.Compare.Metrics, about) || slices.ContainsFunc(s.Summary, about) ||
+		slices.ContainsFunc(s.Expects, func(e Expect) bool { return about(e.Metric) })
 }
 
 // Times that are other ones in every run.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -77,10 +76,10 @@ type Retry struct {
 
 // Judge is how figures are held against their history.
 type Judge struct {
-	Metrics     []string `toml:"metrics,single"`              // globs of metrics that are; none: all
-	Relevant    Percent  `toml:"relevant" default:"2%"`       // the smallest change that matters
-	FalseAlarms Percent  `toml:"false_alarms" default:"0.5%"` // of each figure, in a night without a change
-	Learn       int      `toml:"learn" default:"10"`          // nights that are looked at before anything is said; at least 5
+	Metrics     []string          `toml:"metrics,single"`              // globs of metrics that are; none: all
+	Relevant    inventory.Percent `toml:"relevant" default:"2%"`       // the smallest change that matters
+	FalseAlarms inventory.Percent `toml:"false_alarms" default:"0.5%"` // of each figure, in a night without a change
+	Learn       int               `toml:"learn" default:"10"`          // nights that are looked at before anything is said; at least 5
 }
 
 func (j Judge) options() trend.Options {
@@ -89,31 +88,6 @@ func (j Judge) options() trend.Options {
 
 func (j Judge) wants(metric string) bool {
 	return len(j.Metrics) == 0 || slices.ContainsFunc(j.Metrics, func(glob string) bool { return results.Glob(glob, metric) })
-}
-
-// Percent is a fraction that is written "2%" in files.
-type Percent float64
-
-// UnmarshalText reads "2%"; more than 0, less than 100 %.
-func (p *Percent) UnmarshalText(text []byte) error {
-	number, ok := strings.CutSuffix(string(text), "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if !ok || err != nil || !(v > 0 && v < 100) {
-		return tomlfile.WithHint(`write "2%"`, "%q is no percentage between 0 and 100", text)
-	}
-	*p = Percent(v / 100)
-	return nil
-}
-
-// Example is how one is written.
-func (*Percent) Example() string { return "2%" }
-
-// Suggest is how a bare number should have been written: 0.02 as 2 %.
-func (p *Percent) Suggest(number float64) []string {
-	if number < 1 {
-		number *= 100
-	}
-	return []string{fmt.Sprintf("%.6g%%", number)}
 }
 
 // Item is an experiment on a driver, with what the suite says of it.

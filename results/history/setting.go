@@ -48,7 +48,7 @@ func SettingOf(rec *results.Record) Setting {
 	}
 	for _, key := range slices.Sorted(maps.Keys(last)) {
 		top, _, _ := strings.Cut(key, ".")
-		if !aside(top) && key != "measure.repeats" {
+		if !aside(top) && !slices.Contains(counted, strings.TrimPrefix(key, "measure.")) {
 			s.Overrides = append(s.Overrides, last[key])
 		}
 	}
@@ -69,6 +69,9 @@ func distinct(words []string) string {
 	return strings.Join(slices.Compact(words), ", ")
 }
 
+// counted are the keys of [measure] that say how often points are measured.
+var counted = []string{"repeats", "precision", "most"}
+
 // aside says whether a top-level key of an experiment is not about what is done: figures
 // are the same without it, or it is in a setting of its own.
 func aside(key string) bool {
@@ -86,7 +89,9 @@ func sumOf(text string) string {
 			}
 		}
 		if m, ok := spec["measure"].(map[string]any); ok {
-			delete(m, "repeats")
+			for _, key := range counted {
+				delete(m, key)
+			}
 		}
 		if canonical, err := json.Marshal(spec); err == nil { // not of NaN
 			data = canonical

@@ -47,6 +47,8 @@ var table = []Metric{
 	{"busbw", "bit/s", More, ""},
 	{"busy", "1", Neither, ""},
 	{"busy_peak", "1", Neither, "busiest interval"},
+	{"comm_gaps", "s", Neither, "gaps between all-reduces of a step"},
+	{"comm_stage", "s", Less, "communication stage of a step"},
 	{"comm_time", "s", Less, "communication time"},
 	{"conflicts", "1", Neither, ""},
 	{"conflicts_fragments_correlation", "1", Neither, "correlation of conflicts and fragments"},
@@ -105,6 +107,7 @@ var table = []Metric{
 	{"moves", "1", Neither, ""},
 	{"network_time", "s", Less, ""},
 	{"part_of_time", "1", Neither, ""},
+	{"pattern_error", "1", Less, "error of the collected pattern"},
 	{"placement_time", "s", Less, "placement time of a job"},
 	{"postponed", "1", Neither, ""},
 	{"profit_rate", "1", More, ""},
@@ -114,6 +117,7 @@ var table = []Metric{
 	{"ratio_p50", "1", Neither, ""},
 	{"ratio_p99", "1", Neither, ""},
 	{"ratio_worst", "1", Neither, ""},
+	{"reduced", "B", Neither, "reduced in a step"},
 	{"refused", "1", Less, ""},
 	{"retransmits", "1", Less, ""},
 	{"reverted_at", "s", Neither, "first reversal"},
@@ -141,9 +145,24 @@ var table = []Metric{
 
 // signed are metrics that may be less than 0; fractions are never more than 1.
 var (
-	signed    = []string{"conflicts_fragments_correlation", "cpu_reduction", "cpu_saving", "fidelity", "loss", "max_loss", "profit_rate", "total_profit"}
+	signed    = []string{"conflicts_fragments_correlation", "cpu_reduction", "cpu_saving", "fidelity", "jct_range", "loss", "max_loss", "profit_rate", "total_profit"}
 	fractions = []string{"granted", "jain", "share"}
 )
+
+// Part is the range that a metric is a part of: what its value is worth hangs on how large that is.
+type Part struct {
+	Name  string // the range's metric, a fraction
+	Short string // the same in words that fit beside a value
+}
+
+// parts are the ranges of the metrics that have one.
+var parts = map[string]Part{"ina_score": {"jct_range", "JCT range"}}
+
+// Within is the range that a metric is a part of, and false of one that is none.
+func Within(name string) (Part, bool) {
+	p, ok := parts[name]
+	return p, ok
+}
 
 // Range is what a metric can be at all, infinite where nothing bounds it. One that is not in the table may be anything.
 func Range(name string) (lo, hi float64) {

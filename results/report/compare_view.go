@@ -18,6 +18,7 @@ import (
 // comparing is a run's comparison as the reports show it.
 type comparing struct {
 	*results.Comparison
+	rec     *results.Record
 	groups  []results.Group
 	keys    []string // of the groups' labels
 	order   []string // values, the reference first, then the best in the first metric
@@ -26,7 +27,7 @@ type comparing struct {
 
 // newComparing is nil where there is nothing to compare.
 func newComparing(rec *results.Record) *comparing {
-	v := &comparing{Comparison: rec.Comparison, groups: rec.Compare()}
+	v := &comparing{Comparison: rec.Comparison, rec: rec, groups: rec.Compare()}
 	if len(v.groups) == 0 {
 		return nil
 	}
@@ -411,7 +412,7 @@ func (t *texter) comparison() {
 	for _, metric := range v.metrics {
 		t.b.WriteString("\n")
 		unit := v.unit(metric)
-		t.wrapped("", "  ", fmt.Sprintf("%s normalised to %s, %s; %s", human.Measure(metric), v.Reference, better(metric, unit), v.uncertainty()))
+		t.wrapped("", "  ", fmt.Sprintf("%s%s normalised to %s, %s; %s", human.Measure(metric), rangesOf(t.rec, metric), v.Reference, better(metric, unit), v.uncertainty()))
 		if len(v.groups) == 1 {
 			t.contrast(v, metric)
 		} else {
@@ -580,7 +581,7 @@ func (s *sheet) viewComparison(rec *results.Record) *compareView {
 	}
 	for i, metric := range v.metrics {
 		unit := v.unit(metric)
-		p := comparePlot{Title: human.UpperFirst(human.Measure(metric)), Wide: len(v.groups) > 1, Paper: v.published(metric)}
+		p := comparePlot{Title: human.UpperFirst(human.Measure(metric)) + rangesOf(v.rec, metric), Wide: len(v.groups) > 1, Paper: v.published(metric)}
 		p.Found = v.found(metric)
 		for k, b := range v.bars(metric) {
 			b.ID, b.Width = fmt.Sprintf("compare-%d-%d", i, k), s.width
@@ -641,7 +642,7 @@ func paperBar(c results.Contrast) *plot.Bar {
 func (v *comparing) bars(metric string) []*plot.Bars {
 	unit := v.unit(metric)
 	name := human.Measure(metric)
-	note := better(metric, unit)
+	note := better(metric, unit) + rangesOf(v.rec, metric)
 	if v.repeats() > 1 {
 		note += "; whiskers: 95 % interval of " + strconv.Itoa(v.repeats()) + " paired repeats"
 	}

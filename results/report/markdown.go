@@ -82,7 +82,7 @@ func WriteMarkdown(w io.Writer, rec *results.Record) error {
 		for _, metric := range v.metrics {
 			for _, line := range append([]string{v.found(metric)}, v.published(metric)...) {
 				if line != "" {
-					m.printf("- %s: %s\n", MarkdownText(human.Measure(metric)), MarkdownText(line))
+					m.printf("- %s: %s\n", MarkdownText(human.Measure(metric)+rangesOf(rec, metric)), MarkdownText(line))
 				}
 			}
 		}

@@ -62,7 +62,7 @@ func (t *texter) reproduced() {
 			}
 			t.wrapped(fmt.Sprintf("  %s  %-10s  ", name, r.Word), "    ", ofReproduction(r))
 			line := "paper " + r.Paper
-			if here := r.Words(); here != "" {
+			if here := hereOf(t.rec, r); here != "" {
 				line += "; here " + here
 			}
 			if r.Order != "" {
@@ -92,7 +92,7 @@ func (m *markdown) reproduced(rec *results.Record) {
 	var rows [][]string
 	for _, f := range figures {
 		for _, r := range f.All {
-			rows = append(rows, append([]string{f.Name}, cellsOfReproduction(r)...))
+			rows = append(rows, append([]string{f.Name}, cellsOfReproduction(rec, r)...))
 		}
 	}
 	m.table(append([]string{"figure"}, reproducedHead...), rows)
@@ -101,8 +101,8 @@ func (m *markdown) reproduced(rec *results.Record) {
 // reproducedHead are the columns of a statement.
 var reproducedHead = []string{"of", "paper", "here", "order", "magnitude", "intervals overlap", "reproduced?", "why"}
 
-func cellsOfReproduction(r results.Reproduction) []string {
-	return []string{ofReproduction(r), r.Paper, r.Words(), r.Order, sizeOfReproduction(r), r.Overlap, string(r.Word), r.Why}
+func cellsOfReproduction(rec *results.Record, r results.Reproduction) []string {
+	return []string{ofReproduction(r), r.Paper, hereOf(rec, r), r.Order, sizeOfReproduction(r), r.Overlap, string(r.Word), r.Why}
 }
 
 // reproducedView is the column in the HTML report.
@@ -121,7 +121,7 @@ func viewReproduced(rec *results.Record) *reproducedView {
 	v := &reproducedView{Note: human.UpperFirst(reproducedNote) + ".", Head: reproducedHead}
 	for _, f := range reproducedFiguresOf(rec) {
 		for _, r := range f.All {
-			v.Rows = append(v.Rows, reproducedRow{f.Name, string(f.Word), cellsOfReproduction(r)})
+			v.Rows = append(v.Rows, reproducedRow{f.Name, string(f.Word), cellsOfReproduction(rec, r)})
 		}
 	}
 	if len(v.Rows) == 0 {

@@ -15,6 +15,8 @@ type summary struct {
 	Metrics []string
 	Rows    []summaryRow
 	Repeats int
+
+	Repeating *results.Repeating // that ended the repeats; nil: they were counted
 }
 
 type summaryRow struct {
@@ -25,7 +27,7 @@ type summaryRow struct {
 
 // summarize is nil where there is nothing to list.
 func summarize(rec *results.Record) *summary {
-	s := &summary{}
+	s := &summary{Repeating: rec.Repeating}
 	cells := results.Settings(rec.Points)
 	var keys, metrics []string
 	for _, c := range cells {
@@ -36,7 +38,7 @@ func summarize(rec *results.Record) *summary {
 		}
 	}
 	of := map[string][]datum{}
-	for _, m := range rec.Summary {
+	for _, m := range besides(rec.Summary) {
 		ds := data(cells, m, func(of string) bool { return of == results.Cluster })
 		if ds = slices.DeleteFunc(ds, func(d datum) bool { return !d.seen }); len(ds) > 0 {
 			of[m], metrics = ds, append(metrics, m)
@@ -83,6 +85,9 @@ func summarize(rec *results.Record) *summary {
 
 // Note says what the intervals are.
 func (s *summary) Note() string {
+	if r := s.Repeating; r != nil {
+		return "means with 95 % intervals of " + r.String() + "; " + r.Holds()
+	}
 	if s.Repeats < 2 {
 		return "one repeat: no intervals"
 	}

@@ -383,7 +383,7 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 			}
 			continue
 		}
-		set(3, c.MeasuredText())
+		set(3, measuredOf(t.rec, c))
 		if c.IsError() {
 			continue
 		}

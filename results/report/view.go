@@ -317,7 +317,7 @@ func (m *metricPlot) where(d datum) string {
 }
 
 func (m *metricPlot) tip(d datum) string {
-	parts := []string{m.observed + " " + human.QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit)}
+	parts := []string{m.observed + " " + human.QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit) + rangeAt(m.rec, m.metric, d.index)}
 	for _, p := range m.styles {
 		if v, ok := d.predicted[p.Name]; ok {
 			parts = append(parts, p.Name+" "+human.Quantity(v, d.observed.Unit))
@@ -354,7 +354,7 @@ func (m *metricPlot) table(ds []datum) []panelRow {
 	var out []panelRow
 	for _, d := range ds {
 		f := d.observed
-		r := panelRow{Where: m.where(d), Of: d.of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), Key: human.Exact(f.Value), Lo: human.Exact(f.Lo), Hi: human.Exact(f.Hi)}
+		r := panelRow{Where: m.where(d), Of: d.of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit) + rangeAt(m.rec, m.metric, d.index), Key: human.Exact(f.Value), Lo: human.Exact(f.Lo), Hi: human.Exact(f.Hi)}
 		for _, p := range m.styles {
 			r.Predictors = append(r.Predictors, p.Name)
 			text, key := "–", ""

@@ -61,3 +61,47 @@ func TestFinish(t *testing.T) {
 		}
 	}
 }
+
+// TestNoisyRange: a range that differs between repeats by as much as it is makes no score, whatever each repeat came to.
+func TestNoisyRange(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		never  []float64 // mean JCT without INA in each repeat; with INA for all it is 10, as evaluated 10 or so
+		scores int
+		ranges int
+	}{
+		{"one repeat", []float64{12}, 1, 1}, // nobody knows its noise
+		{"alike", []float64{12, 12.1, 11.9}, 3, 3},
+		{"noise", []float64{12, 10.2, 10.9}, 0, 3},
+		{"sometimes slower with INA", []float64{10.5, 9.5, 10.4}, 0, 3},
+	} {
+		rec := &results.Record{}
+		for repeat, never := range c.never {
+			for i, sharing := range []string{"never", "mina", "always"} {
+				rec.Points = append(rec.Points, results.Point{
+					Index: i, Repeat: repeat, Params: map[string]any{"operations.sharing": sharing},
+					Phases: []results.Phase{{Figures: []results.Figure{{Metric: "avg_jct", Of: results.Cluster, Kind: results.Measured, Value: []float64{never, 10.1, 10}[i]}}}},
+				})
+			}
+		}
+		new(Operations).Finish(rec)
+		scores, ranges, missing := 0, 0, 0
+		for _, p := range rec.Points {
+			if p.Index != 1 {
+				continue
+			}
+			for _, f := range p.Phases[0].Figures {
+				switch f.Metric {
+				case "ina_score":
+					scores++
+				case "jct_range":
+					ranges++
+				}
+			}
+			missing += len(p.Phases[0].Missing)
+		}
+		if scores != c.scores || ranges != c.ranges || missing != len(c.never)-scores {
+			t.Errorf("%s: %d scores, %d ranges, %d missing; want %d, %d", c.name, scores, ranges, missing, c.scores, c.ranges)
+		}
+	}
+}

@@ -232,11 +232,11 @@ func (o *Operations) modules(c *spec.Checker) {
 }
 
 var operationMetrics = spec.Measurables{}.
-	Add("job", "jct step_time sum_errors").
-	Add(results.Cluster, "avg_jct avg_jct_none avg_jct_all placement_time tree_time avg_step_time makespan launch_time decision_time "+
+	Add("job", "jct step_time sum_errors pattern_error").
+	Add(results.Cluster, "avg_jct avg_jct_none avg_jct_all placement_time tree_time avg_step_time comm_stage comm_gaps makespan launch_time decision_time "+
 		"migration_time migration_leave migration_release migration_wait migration_acquire migration_adopt "+
 		"ina_score jct_range ina_utilisation refused migrations conflicts fragments free_fragments conflicts_fragments_correlation turning_point").
-	Predict("jct step_time ina_score ina_utilisation avg_jct").Ratios()
+	Predict("jct step_time ina_score jct_range ina_utilisation avg_jct").Ratios()
 
 // Metrics implements study.Study.
 func (o *Operations) Metrics() spec.Measurables { return operationMetrics }

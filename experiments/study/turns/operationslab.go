@@ -133,6 +133,7 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 		}
 	}
 	ph.Figures = o.measured(b.Kind(), out, control.Events())
+	ph.Figures = append(ph.Figures, o.patternErrors(b, jobs, out)...)
 	again := middle(sims)
 	if again != nil {
 		ph.Figures = append(ph.Figures, o.predicted(jobs, sims)...)
@@ -196,9 +197,7 @@ func middle(all []*ops.Result) *ops.Result {
 // cluster.
 func (o *Operations) measured(kind results.Kind, out []training.Outcome, events []controller.Event) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := study.Exactly(metric, of, kind, v)
-		f.N = 2 // at least: it is of all steps
-		figures = append(figures, f)
+		figures = append(figures, ofSteps(metric, of, kind, v))
 	}
 	var jct, steps, ina float64
 	n, cut := float64(len(out)), false
@@ -252,6 +251,7 @@ func (o *Operations) predicted(jobs []named, all []*ops.Result) (figures []resul
 	add("avg_jct", results.Cluster, func(res *ops.Result) float64 { return res.Score(byHosts).Evaluated })
 	add("ina_utilisation", results.Cluster, (*ops.Result).Utilisation)
 	add("ina_score", results.Cluster, func(res *ops.Result) float64 { return res.Score(byHosts).Value })
+	add("jct_range", results.Cluster, func(res *ops.Result) float64 { return res.Score(byHosts).Range() })
 	return figures
 }
 
@@ -646,20 +646,13 @@ func fit(ring, ina collective.Line) (c tree.Cost, found []results.Calibration, e
 // learned keeps what the jobs found out about their own steps, in the lab's units: patterns
 // that the simulator reads.
 func (o *Operations) learned(b *study.Bench, jobs []named, out []training.Outcome) error {
-	times, size := study.Factors(b.Scale())
 	var all []workload.Pattern
 	for i := range out {
-		l := out[i].Learned
-		if l == nil || slices.ContainsFunc(all, func(p workload.Pattern) bool { return p.Model == jobs[i].Pattern.Model }) {
+		if out[i].Learned == nil || slices.ContainsFunc(all, func(p workload.Pattern) bool { return p.Model == jobs[i].Pattern.Model }) {
 			continue
 		}
-		w := workload.Pattern{
-			Model: jobs[i].Pattern.Model, Batch: o.Batch, Step: l.Step / times * o.GPUSpeed,
-			Source: fmt.Sprintf("collected by inabench from job %s of %s, %s", out[i].Name, b.Spec.Name, strings.Join(b.Labels, " ")),
-		}
-		for _, op := range l.Ops {
-			w.Ops = append(w.Ops, workload.Op{Start: op.Start / times * o.GPUSpeed, Bytes: int64(math.Round(float64(op.Bytes) / size))})
-		}
+		w := o.collected(b.Scale(), &jobs[i], out[i].Learned)
+		w.Source = fmt.Sprintf("collected by inabench from job %s of %s, %s", out[i].Name, b.Spec.Name, strings.Join(b.Labels, " "))
 		all = append(all, w)
 	}
 	if len(all) == 0 {
@@ -669,9 +662,44 @@ func (o *Operations) learned(b *study.Bench, jobs []named, out []training.Outcom
 	return b.Write("patterns.toml", []byte(text))
 }
 
+// collected is what a job found out about its steps, in the lab's units and on the GPUs of its model's pattern.
+func (o *Operations) collected(scale results.Scale, j *named, l *agent.Pattern) workload.Pattern {
+	times, size := study.Factors(scale)
+	out := workload.Pattern{Model: j.Pattern.Model, Batch: o.Batch, Step: l.Step / times * o.GPUSpeed}
+	for _, op := range l.Ops {
+		out.Ops = append(out.Ops, workload.Op{Start: op.Start / times * o.GPUSpeed, Bytes: int64(math.Round(float64(op.Bytes) / size))})
+	}
+	return out
+}
+
+// patternErrors are by how much the patterns that jobs found out differ from those that they have. A job that was too short
+// to find out has none.
+func (o *Operations) patternErrors(b *study.Bench, jobs []named, out []training.Outcome) (figures []results.Figure) {
+	for i := range out {
+		if l := out[i].Learned; l != nil {
+			have := o.collected(b.Scale(), &jobs[i], l)
+			figures = append(figures, study.Exactly("pattern_error", out[i].Name, b.Kind(), patternError(&have, jobs[i].Pattern)))
+		}
+	}
+	return figures
+}
+
+// patternError is the largest error of a time in a pattern, of its step's length or of an all-reduce's start, over that
+// length: the sharing rule goes by these. It is 1 where the all-reduces are not as many.
+func patternError(have, want *workload.Pattern) float64 {
+	if len(have.Ops) != len(want.Ops) {
+		return 1
+	}
+	worst := math.Abs(have.Step - want.Step)
+	for i := range want.Ops {
+		worst = max(worst, math.Abs(have.Ops[i].Start-want.Ops[i].Start))
+	}
+	return min(1, worst/want.Step)
+}
+
 // Finish implements study.Study with scores: where the mean JCT of a point lies between that
 // without INA and that with INA for every all-reduce, which other points of the same repeat
-// have. Where what was measured of either does not count there is no score.
+// have. Where what was measured of either does not count there is no score, nor where that range is no larger than its noise.
 func (o *Operations) Finish(rec *results.Record) {
 	const key = "operations.sharing"
 	ends := map[[2]string]*results.Point{} // of each cohort's scale, by sharing
@@ -712,12 +740,64 @@ func (o *Operations) Finish(rec *results.Record) {
 			return jct(e)
 		}
 		never, always := end("never"), end("always")
+		if math.IsNaN(never) || math.IsNaN(always) || !(never > 0) {
+			continue // there is one end of the scale, or none
+		}
+		p.Phases[0].Figures = append(p.Phases[0].Figures, ofSteps("jct_range", results.Cluster, results.Measured, 1-always/never))
 		if never <= always {
 			p.Phases[0].Missing = append(p.Phases[0].Missing, results.Missing{Metric: "ina_score", Of: results.Cluster, Why: "without INA jobs were no slower: there is no scale"})
-		} else if never > always { // else there is one end of it, or none
-			score := study.Exactly("ina_score", results.Cluster, results.Measured, (never-jct(p))/(never-always))
-			score.N = 2 // at least: it is of all steps
-			p.Phases[0].Figures = append(p.Phases[0].Figures, score, study.Exactly("jct_range", results.Cluster, results.Measured, 1-always/never))
+			continue
 		}
+		p.Phases[0].Figures = append(p.Phases[0].Figures, ofSteps("ina_score", results.Cluster, results.Measured, (never-jct(p))/(never-always)))
+	}
+	unscaled(rec.Points)
+}
+
+// ofSteps is a figure that is of all steps of its jobs, two at least.
+func ofSteps(metric, of string, kind results.Kind, v float64) results.Figure {
+	f := study.Exactly(metric, of, kind, v)
+	f.N = 2
+	return f
+}
+
+// unscaled takes scores away whose range is no larger than its noise: where the 95 % interval of the range over the repeats
+// has 0 in it, a score is a quotient of two accidents. Of one repeat the noise is not known.
+func unscaled(points []results.Point) {
+	for _, c := range results.Settings(points) {
+		ranges := rangesOf(c.Repeats)
+		all := results.Combine(ranges)
+		if len(ranges) < 2 || all.Lo > 0 {
+			continue
+		}
+		why := fmt.Sprintf("the range that it is a part of, %s of the JCT without INA, is no larger than its noise in %d repeats, %s: more repeats may tell",
+			human.Percent(all.Value), len(ranges), human.Percent(all.Hi-all.Value))
+		for i := range points {
+			if p := &points[i]; p.Index == c.Index && len(p.Phases) > 0 {
+				unscored(&p.Phases[0], why)
+			}
+		}
+	}
+}
+
+// rangesOf are the ranges of a point's repeats that count.
+func rangesOf(repeats []results.Point) (out []results.Figure) {
+	for i := range repeats {
+		for k, ph := range repeats[i].Phases {
+			for _, f := range ph.Figures {
+				if f.Metric == "jct_range" && f.Kind == results.Measured && repeats[i].UnsoundIn(k) == "" {
+					out = append(out, f)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// unscored takes the score of a phase away, if it has one, and says why.
+func unscored(ph *results.Phase, why string) {
+	n := len(ph.Figures)
+	ph.Figures = slices.DeleteFunc(ph.Figures, func(f results.Figure) bool { return f.Metric == "ina_score" && f.Kind == results.Measured })
+	if len(ph.Figures) < n {
+		ph.Missing = append(ph.Missing, results.Missing{Metric: "ina_score", Of: results.Cluster, Why: why})
 	}
 }

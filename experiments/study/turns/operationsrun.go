@@ -239,9 +239,14 @@ func (o *Operations) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*s
 	if err != nil {
 		return nil, err
 	}
+	spans, err := o.spans(s, cfg, jobs)
+	if err != nil {
+		return nil, err
+	}
 	curves := operationCurves(res)
 	return &study.Repetition{
-		End: res.Makespan, Figures: o.figures(s, cfg, jobs, res, curves), Curves: curves, Rows: operationRows(jobs, res),
+		End: res.Makespan, Figures: append(o.figures(s, cfg, jobs, res, curves), stageFigures(spans)...),
+		Curves: append(curves, stageCurves(spans, jobs)...), Rows: operationRows(jobs, res),
 		Request: func(p study.Planned) (*predictor.Request, []results.Figure, error) {
 			return o.request(p, &cfg, repeat, jobs, res)
 		},
@@ -257,8 +262,15 @@ func (o *Operations) share(cfg ops.Config, jobs []named) (*study.Repetition, err
 	return &study.Repetition{End: o.Share.Std().Seconds(), Figures: scores(score)}, nil
 }
 
-// scores are a score and what it normalises.
+// rounding is what may be left of times that are equal.
+const rounding = 1e-12
+
+// scores are a score and what it normalises. Both ends of the range are of the same jobs: it has no noise but rounding, and
+// where it is no more than that there is no score.
 func scores(score ops.Score) (out []results.Figure) {
+	if math.Abs(score.Range()) < rounding {
+		score.Value = math.NaN()
+	}
 	for _, f := range []struct {
 		metric string
 		value  float64
@@ -266,8 +278,8 @@ func scores(score ops.Score) (out []results.Figure) {
 		{"ina_score", score.Value}, {"jct_range", score.Range()},
 		{"avg_jct", score.Evaluated}, {"avg_jct_none", score.Without}, {"avg_jct_all", score.With},
 	} {
-		if math.Abs(f.value) < 1e-12 {
-			f.value = 0 // what is left of times that are equal
+		if math.Abs(f.value) < rounding {
+			f.value = 0
 		}
 		if !math.IsNaN(f.value) {
 			out = append(out, study.Exactly(f.metric, results.Cluster, results.Simulated, f.value))
@@ -316,6 +328,52 @@ func (o *Operations) figures(s *spec.Spec, cfg ops.Config, jobs []named, res *op
 		add(spec.TreeTime, study.Mean(res.Building))
 	}
 	return out
+}
+
+// spans are when the all-reduces of a step run, where an experiment asks for its communication stage, all jobs are alike, and
+// INA is for all operations or none: else a step is not like another, and there are none.
+func (o *Operations) spans(s *spec.Spec, cfg ops.Config, jobs []named) ([]tree.Span, error) {
+	other := func(j named) bool { return j.Pattern != jobs[0].Pattern || j.Hosts != jobs[0].Hosts }
+	if !s.Asks("comm_stage") && !s.Asks("comm_gaps") || o.Sharing != "never" && o.Sharing != "always" || slices.ContainsFunc(jobs, other) {
+		return nil, nil
+	}
+	p, err := cfg.Steps(jobs[0].Pattern, jobs[0].Hosts)
+	if err != nil {
+		return nil, err
+	}
+	return p.Spans(o.Sharing == "always"), nil
+}
+
+// stageFigures are the length of the communication stage of a step, and of the gaps in it.
+func stageFigures(spans []tree.Span) []results.Figure {
+	if len(spans) == 0 {
+		return nil
+	}
+	stage, gaps := tree.Stage(spans)
+	if gaps < rounding {
+		gaps = 0
+	}
+	return []results.Figure{
+		study.Exactly("comm_stage", results.Cluster, results.Simulated, stage),
+		study.Exactly("comm_gaps", results.Cluster, results.Simulated, gaps),
+	}
+}
+
+// stageCurves are the bytes that a step has reduced by when: level where there is a gap.
+func stageCurves(spans []tree.Span, jobs []named) []results.Curve {
+	if len(spans) == 0 {
+		return nil
+	}
+	c := results.Curve{Metric: "reduced", Unit: "B", Over: "time in a step, s"}
+	sum := 0.0
+	for i, s := range spans {
+		if n := len(c.X); n == 0 || s.Begin > c.X[n-1] {
+			c.X, c.Y = append(c.X, s.Begin), append(c.Y, sum)
+		}
+		sum += float64(jobs[0].Pattern.Ops[i].Bytes)
+		c.X, c.Y = append(c.X, s.End), append(c.Y, sum)
+	}
+	return []results.Curve{c}
 }
 
 // operationCurves are conflicts and fragments with the requests that were served.

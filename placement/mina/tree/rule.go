@@ -95,6 +95,33 @@ func (p *Pattern) Step(ina bool) float64 {
 	return max(end, p.step)
 }
 
+// Span is when an all-reduce runs, in seconds since its step began.
+type Span struct{ Begin, End float64 }
+
+// Spans are those of a step's all-reduces in order, with INA for all of them or none (Figure 3 of the paper).
+func (p *Pattern) Spans(ina bool) []Span {
+	out := make([]Span, len(p.ops))
+	end := 0.0
+	for i := range p.ops {
+		begin := max(end, p.ops[i].start)
+		end = begin + p.Duration(i, ina)
+		out[i] = Span{begin, end}
+	}
+	return out
+}
+
+// Stage is how long the communication stage of a step is, from the first all-reduce's begin to the last one's end, and how
+// much of it lies between all-reduces, in seconds. Both are 0 of no spans.
+func Stage(spans []Span) (length, gaps float64) {
+	if len(spans) == 0 {
+		return 0, 0
+	}
+	for i := 1; i < len(spans); i++ {
+		gaps += spans[i].Begin - spans[i-1].End
+	}
+	return spans[len(spans)-1].End - spans[0].Begin, gaps
+}
+
 // Gain is by which part INA for all operations shortens a step.
 func (p *Pattern) Gain() float64 {
 	if without := p.Step(false); without > 0 {

@@ -239,3 +239,38 @@ func BenchmarkDecide(b *testing.B) {
 		Decide(0.05, job, others)
 	}
 }
+
+// TestSpans: all-reduces run one after the other, none before its gradient is there, and end when the step does or before.
+// What is not spent between them is spent reducing.
+func TestSpans(t *testing.T) {
+	for _, m := range models(t) {
+		for _, c := range []Cost{{Latency: 50e-6, Bandwidth: 12.5e9, Ratio: 2}, {Latency: 1e-3, Bandwidth: 1e9, Ratio: 1.5}, {Bandwidth: 1e12, Ratio: 1}} {
+			p, err := NewPattern(m.step, m.ops, 4, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, ina := range []bool{false, true} {
+				spans, end, reducing := p.Spans(ina), 0.0, 0.0
+				for i, s := range spans {
+					want := m.ops[i].Bytes/c.Bandwidth + c.Latency
+					if ina {
+						want = m.ops[i].Bytes/c.Bandwidth/c.Ratio + c.Latency
+					}
+					if s.Begin != max(end, m.ops[i].Start) || math.Abs(s.End-s.Begin-want) > 1e-9 {
+						t.Fatalf("%s, %+v, INA %t: all-reduce %d, after one that ends at %v s, is %+v of %v s", m.name, c, ina, i, end, s, want)
+					}
+					end, reducing = s.End, reducing+want
+				}
+				if step := p.Step(ina); step != max(end, m.step) {
+					t.Errorf("%s, %+v, INA %t: the last one ends at %v s, the step at %v s", m.name, c, ina, end, step)
+				}
+				if stage, gaps := Stage(spans); gaps < 0 || math.Abs(stage-gaps-reducing) > 1e-9 {
+					t.Errorf("%s, %+v, INA %t: a stage of %v s with %v s of gaps, and %v s of reducing", m.name, c, ina, stage, gaps, reducing)
+				}
+			}
+		}
+	}
+	if stage, gaps := Stage(nil); stage != 0 || gaps != 0 {
+		t.Errorf("nothing lasts %v s, with gaps of %v s", stage, gaps)
+	}
+}

@@ -1,0 +1,106 @@
+package results
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// repeated is a record's points: a point for each list of values, a repeat for each value; NaN: it has no figure.
+func repeated(values ...[]float64) (points []Point) {
+	for i, list := range values {
+		for repeat, v := range list {
+			p := Point{Index: i, Repeat: repeat, Labels: []string{"k=" + string(rune('a'+i))}, Phases: []Phase{{}}}
+			if !math.IsNaN(v) {
+				p.Phases[0].Figures = []Figure{{Metric: "avg_jct", Of: Cluster, Kind: Simulated, Value: v, Lo: v, Hi: v, Unit: "s"}}
+			}
+			points = append(points, p)
+		}
+	}
+	return points
+}
+
+// around is n values whose mean is 10 and that are spread to both sides of it by so much.
+func around(n int, by float64) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = 10 + by*float64(1-2*(i%2))
+	}
+	return out
+}
+
+func constant(n int, v float64) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = v
+	}
+	return out
+}
+
+// TestRepeating: repeats end when the widest interval of all points is narrow, or when there are as many as may be.
+func TestRepeating(t *testing.T) {
+	none := math.NaN()
+	for _, c := range []struct {
+		name   string
+		points []Point
+		more   int
+		says   string
+	}{
+		{"all alike", repeated(constant(10, 3), constant(10, 0)), 0, "10 repeats: average JCT of each point is known to 5 %"},
+		{"narrow", repeated(around(10, .6)), 0, "known to 5 %"},
+		{"one is wide", repeated(around(10, .1), around(10, 1)), 2, "average JCT of k=b is known to 7.5 %, not to 5 %"},
+		{"later by more", repeated(around(20, 2)), 5, "not to 5 %"},
+		{"the most is near", repeated(around(28, 5)), 2, "not to 5 %"},
+		{"the most", repeated(around(30, 5)), 0, "30 repeats, the most: average JCT of k=a is known to 19.0 %, not to 5 %"},
+		{"about nothing", repeated([]float64{-1, 1, -1, 1, -1, 1, -1, 1, -1, 1}), 2, "no better than 100 %"},
+		{"too few figures", repeated(append(constant(9, 3), none)), 2, "some of them have no average JCT at 1 point"},
+		{"a point without any", repeated(constant(10, 3), constant(10, none)), 0, "10 repeats: average JCT of each point is known to 5 %"},
+		{"no figure at all", repeated(constant(10, none)), 0, "10 repeats: no point has average JCT"},
+	} {
+		r := &Repeating{Metric: "avg_jct", Precision: .05, Least: LeastRepeats, Most: 30}
+		if more := r.More(c.points); more != c.more || !strings.Contains(r.String(), c.says) {
+			t.Errorf("%s: %d more, want %d; it says %q, want %q", c.name, more, c.more, r, c.says)
+		}
+	}
+	if (*Repeating)(nil).More(repeated(around(10, 1))) != 0 {
+		t.Error("a number that is fixed: more repeats")
+	}
+}
+
+// TestRepeatingCoverage: how often the interval holds with which repeats end. What they are drawn of is normal with a mean of
+// 1, and would need 5, 12, 20 and 35 repeats for an interval of 5 %, were that known beforehand. Who may stop at two finds
+// narrow ones by chance.
+func TestRepeatingCoverage(t *testing.T) {
+	t.Parallel()
+	const trials, precision = 300, .05
+	held := func(least int) float64 {
+		r := rand.New(rand.NewPCG(7, uint64(least)))
+		held, n := 0, 0
+		for _, needed := range []float64{5, 12, 20, 35} {
+			sd := precision / 1.96 * math.Sqrt(needed)
+			for range trials {
+				rule := &Repeating{Metric: "avg_jct", Precision: precision, Least: least, Most: 200}
+				var values []float64
+				for more := least; more > 0; more = rule.More(repeated(values)) {
+					for range more {
+						values = append(values, 1+sd*r.NormFloat64())
+					}
+				}
+				if f := Mean(values); f.Lo <= 1 && 1 <= f.Hi {
+					held++
+				}
+				n++
+			}
+		}
+		return float64(held) / float64(n)
+	}
+	ten, two := held(LeastRepeats), held(2)
+	t.Logf("%.3f of intervals hold from %d repeats on, %.3f from 2 on", ten, LeastRepeats, two)
+	if ten < .90 {
+		t.Errorf("%.3f of intervals hold, want at least 0.90", ten)
+	}
+	if two >= ten {
+		t.Errorf("%.3f of intervals hold from two repeats on, and %.3f from %d on: this test cannot tell them apart", two, ten, LeastRepeats)
+	}
+}

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/metric"
+)
+
+// rangeOf follows a figure that is a part of a range, as a score is of what INA can gain, and says how large that range is:
+// " (JCT range 7.4 %)". Of several settings it has the least and the most. It is empty of other metrics.
+func rangeOf(rec *results.Record, name string, wanted func(*results.Point) bool) string {
+	within, ok := metric.Within(name)
+	if !ok {
+		return ""
+	}
+	var points []results.Point
+	for i := range rec.Points {
+		if p := &rec.Points[i]; wanted(p) {
+			points = append(points, *p)
+		}
+	}
+	n, widest := 0, 0.0
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, d := range data(results.Settings(points), within.Name, func(of string) bool { return of == results.Cluster }) {
+		if f := d.observed; d.seen {
+			lo, hi = min(lo, f.Value), max(hi, f.Value)
+			widest = max(widest, (f.Hi-f.Lo)/2)
+			n++
+		}
+	}
+	switch {
+	case n == 0:
+		return fmt.Sprintf(" (%s unknown)", within.Short)
+	case human.Percent(lo) != human.Percent(hi):
+		return fmt.Sprintf(" (%s %s to %s)", within.Short, human.Percent(lo), human.Percent(hi))
+	case widest > 0:
+		return fmt.Sprintf(" (%s %s ± %s)", within.Short, human.PercentDigits(lo), human.Percent(widest))
+	}
+	return fmt.Sprintf(" (%s %s)", within.Short, human.Percent(lo))
+}
+
+// rangeAt is that of the point with an index.
+func rangeAt(rec *results.Record, name string, index int) string {
+	return rangeOf(rec, name, func(p *results.Point) bool { return p.Index == index })
+}
+
+// rangesOf is that of all points.
+func rangesOf(rec *results.Record, name string) string {
+	return rangeOf(rec, name, func(*results.Point) bool { return true })
+}
+
+// measuredOf is what was measured in a check, with its range.
+func measuredOf(rec *results.Record, c results.Check) string {
+	if c.IsError() || c.Statistic == results.Correlation {
+		return c.MeasuredText()
+	}
+	return c.MeasuredText() + rangeAt(rec, c.Metric, c.Index)
+}
+
+// hereOf is what was found of a published statement, with the range of the points that it is about.
+func hereOf(rec *results.Record, r results.Reproduction) string {
+	here := r.Words()
+	if here == "" {
+		return ""
+	}
+	i := slices.IndexFunc(rec.Published, func(p results.PublishedValue) bool {
+		return p.Figure == r.Figure && p.Metric == r.Metric && p.Where() == r.At
+	})
+	if i < 0 {
+		return here + rangesOf(rec, r.Metric)
+	}
+	return here + rangeOf(rec, r.Metric, func(p *results.Point) bool { return results.Labelled(p.Labels, rec.Published[i].At) })
+}
+
+// besides adds the range of each metric that is a part of one, where it is not among them.
+func besides(metrics []string) (out []string) {
+	for _, m := range metrics {
+		out = append(out, m)
+		if within, ok := metric.Within(m); ok && !slices.Contains(metrics, within.Name) {
+			out = append(out, within.Name)
+		}
+	}
+	return out
+}
