@@ -256,8 +256,8 @@ func TestPredictorFails(t *testing.T) {
 	}
 }
 
-// predicted is what a simulation comes to of an experiment whose predictor, mine, is a command, and what that was asked.
-func predicted(t *testing.T, experiment string, command ...string) (rec *results.Record, req *predictor.Request) {
+// foretold is what a simulation comes to of an experiment whose predictor, mine, is a command, and what that was asked.
+func foretold(t *testing.T, experiment string, command ...string) (rec *results.Record, req *predictor.Request) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "two.csv"), []byte("job_id,submit_s,duration_s,gpus\na,0,100,4\nb,500,50,2\n"), 0o666); err != nil {
@@ -329,7 +329,7 @@ func TestPredictorOfTraces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, req := predicted(t, fmt.Sprintf(tracing, "ring"), python, example, "--keep", "request.json")
+	rec, req := foretold(t, fmt.Sprintf(tracing, "ring"), python, example, "--keep", "request.json")
 	if rec.Outcome != results.Pass || len(rec.Warnings) > 0 {
 		t.Errorf("%s, warnings %q", rec.Outcome, rec.Warnings)
 	}
@@ -361,7 +361,7 @@ func TestPredictorOfTraces(t *testing.T) {
 
 // Of what the first version has no words for, the request is of the second; who answers as of the first did not see it.
 func TestPredictorOfRanks(t *testing.T) {
-	rec, req := predicted(t, fmt.Sprintf(tracing, "halving-doubling"), saying(predictor.Schema, map[string]float64{"a": 100, "b": 50})...)
+	rec, req := foretold(t, fmt.Sprintf(tracing, "halving-doubling"), saying(predictor.Schema, map[string]float64{"a": 100, "b": 50})...)
 	if len(rec.Warnings) != 1 || !strings.Contains(rec.Warnings[0], "schema 1, where the request has 2") {
 		t.Errorf("warnings %q", rec.Warnings)
 	}
@@ -394,7 +394,7 @@ name = "single"
 model = "opt-125m"
 hosts = 1
 steps = 2`
-	rec, req := predicted(t, experiment, saying(predictor.Newest, map[string]float64{"wide": 1, "single": 2})...)
+	rec, req := foretold(t, experiment, saying(predictor.Newest, map[string]float64{"wide": 1, "single": 2})...)
 	if mine := figuresOf(rec, "jct", "mine"); len(rec.Warnings) > 0 || mine["wide"] != 1 || mine["single"] != 2 || figuresOf(rec, "avg_jct", "mine")[results.Cluster] != 1.5 {
 		t.Errorf("warnings %q, mine says %v", rec.Warnings, mine)
 	}

@@ -62,7 +62,7 @@ func policyCheckCommand() *cli.Command {
 // checkPolicy does all checks, each on processes of its own, and says how they went. Of a command that answers nothing at
 // all it says just that.
 func checkPolicy(c *cli.Context, command policy.Command, seed uint64) error {
-	err := answers(c.Context, command)
+	err := askOnce(c.Context, command)
 	switch {
 	case c.Context.Err() != nil:
 		return context.Cause(c.Context)
@@ -95,8 +95,8 @@ func checkPolicy(c *cli.Context, command policy.Command, seed uint64) error {
 	return nil
 }
 
-// answers asks a policy once. The error is that nothing comes, whatever may be wrong with what comes.
-func answers(ctx context.Context, command policy.Command) error {
+// askOnce asks a policy once. The error is that nothing comes, whatever may be wrong with what comes.
+func askOnce(ctx context.Context, command policy.Command) error {
 	p, err := policy.Start(ctx, command)
 	if err != nil {
 		return err

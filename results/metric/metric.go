@@ -47,7 +47,7 @@ var table = []Metric{
 	{"busbw", "bit/s", More, ""},
 	{"busy", "1", Neither, ""},
 	{"busy_peak", "1", Neither, "busiest interval"},
-	{"comm_gaps", "s", Neither, "gaps between all-reduces of a step"},
+	{"comm_gaps", "s", Less, "gaps between all-reduces of a step"},
 	{"comm_stage", "s", Less, "communication stage of a step"},
 	{"comm_time", "s", Less, "communication time"},
 	{"conflicts", "1", Neither, ""},

@@ -49,7 +49,9 @@ func (c *Client) Foreign(ctx context.Context) (*dataplane.Foreign, error) {
 }
 
 // empty says whether a p4info is of no program.
-func empty(info *p4configv1.P4Info) bool { return len(info.GetTables()) == 0 && len(info.GetActions()) == 0 }
+func empty(info *p4configv1.P4Info) bool {
+	return len(info.GetTables()) == 0 && len(info.GetActions()) == 0
+}
 
 // whole is what the switch runs with its device config; nil: the server does not give that, or it is too long.
 func (c *Client) whole(ctx context.Context) (*p4v1.ForwardingPipelineConfig, error) {
