@@ -100,7 +100,7 @@ func knapsack(batch []cluster.Job, aged []float64, jobs []int, free, steps int) 
 	}
 	var items []item
 	weight := 0
-	for _, c := range classes {
+	for _, c := range wanted(classes, free) {
 		left := min(len(c.jobs), free/c.gpus)
 		for n := 1; left > 0; n *= 2 {
 			c.count = min(n, left)
@@ -155,4 +155,30 @@ func knapsack(batch []cluster.Job, aged []float64, jobs []int, free, steps int) 
 	}
 	slices.Sort(out)
 	return out
+}
+
+// wanted are the classes, in their order, that the most valuable set can have a job of: of those that ask for as many
+// GPUs, the most valuable of which no more fit than are in others. Where a long queue has aged, nearly every job is a class
+// of its own, and few GPUs are free.
+func wanted(classes []item, free int) []item {
+	order := make([]int, len(classes))
+	for n := range order {
+		order[n] = n
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(classes[b].value, classes[a].value) })
+	better := map[int]int{} // GPUs of a job -> jobs that ask for as many, and are worth more
+	out := order[:0]
+	for _, n := range order {
+		c := &classes[n]
+		if (better[c.gpus]+1)*c.gpus <= free {
+			out = append(out, n)
+		}
+		better[c.gpus] += len(c.jobs)
+	}
+	slices.Sort(out)
+	kept := make([]item, len(out))
+	for k, n := range out {
+		kept[k] = classes[n]
+	}
+	return kept
 }
