@@ -166,7 +166,8 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 // traffic is what a phase puts on directed links, by a topology's indices: frames a second, while jobs that also compute
 // send together.
 type traffic struct {
-	packets  []float64 // of gradients and results
+	packets  []float64 // of gradients and results, at most
+	peak     []float64 // of these, as part of the mean
 	segments []float64 // of rings, over TCP, and what acknowledges them
 }
 
@@ -177,8 +178,8 @@ func trafficOf(topo *inventory.Topology, plan *placement.Plan, p *placement.Pred
 		index[l.Name] = i
 	}
 	bits := make([]float64, len(topo.Links)) // of gradients and results
-	peak := make([]float64, len(topo.Links)) // as part of the mean
-	t := traffic{make([]float64, len(topo.Links)), make([]float64, len(topo.Links))}
+	peak := make([]float64, len(topo.Links))
+	t := traffic{make([]float64, len(topo.Links)), peak, make([]float64, len(topo.Links))}
 	for _, l := range p.Links {
 		most := max(l.Load, l.Peak)
 		bits[index[l.Link]], peak[index[l.Link]] = most, 1
