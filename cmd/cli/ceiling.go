@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"sync"
+	"os"
+	"time"
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/drivers"
@@ -74,29 +76,33 @@ func lookAtCeilings(ctx context.Context, inv *inventory.Inventory, there []prefl
 
 // takenFrom says of hosts who is at work there, by name. Who cannot be asked is taken for free, as the next run finds out.
 func takenFrom(ctx context.Context, inv *inventory.Inventory, there []preflight.Host, fan int) map[string]string {
+	ctx, cancel := context.WithTimeoutCause(ctx, takenTime, fmt.Errorf("no answer within %v", takenTime))
+	defer cancel()
 	names, have := []string{}, map[string]hosts.Host{}
 	for _, h := range there {
 		names, have[h.Name] = append(names, h.Name), h.Client
 	}
 	k := keepers.Beside(ctx, inv, names, have, reach.Options{Fan: fan})
 	defer k.Close()
-	out := map[string]string{}
-	var mu sync.Mutex
-	_ = hosts.FanOut(ctx, fan, there, func(ctx context.Context, _ int, h preflight.Host) error {
+	states := make([]lease.State, len(there))
+	_ = hosts.FanOut(ctx, fan, there, func(ctx context.Context, i int, h preflight.Host) error {
 		p, err := k.Place(ctx, h.Name)
-		if err != nil {
-			return err
-		}
-		s, err := lease.Look(ctx, p)
-		if err == nil && s.Held && (s.Run != "" || s.Owner != keepers.Owner()) { // one's own lock is for one's own work
-			mu.Lock()
-			defer mu.Unlock()
-			out[h.Name] = (&lease.HeldError{State: s}).Error()
+		if err == nil {
+			states[i], err = lease.Look(ctx, p)
 		}
 		return err
 	})
+	owner, out := cmp.Or(os.Getenv("INABENCH_OWNER"), keepers.Owner()), map[string]string{}
+	for i, s := range states {
+		if s.Held && (s.Run != "" || s.Owner != owner) { // one's own lock is for one's own work
+			out[names[i]] = (&lease.HeldError{State: s}).Error()
+		}
+	}
 	return out
 }
+
+// takenTime is for how long hosts are asked who has them.
+const takenTime = 20 * time.Second
 
 // writeForeseen says whether a lab's hosts are able to do what a plan asks of them, as far as they have been measured.
 func writeForeseen(w io.Writer, plan *experiments.SavedPlan) error {

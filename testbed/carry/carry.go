@@ -21,9 +21,10 @@
 //
 // A lab's hosts have their processors for themselves, and switches are none of theirs. Look has each of them send itself
 // packets over its loopback device, through the sockets that workers have: its Engine is what a packet costs there. Asks
-// is what a plan's predictions say of each host: the packets that its workers and PSes send and receive, over each NIC.
-// A host is asked for too much above Able, and should not be for more than Busy of it: packets come in bursts, and the
-// loopback device leaves out the NIC's driver and its interrupts.
+// is what a plan's predictions say of each host: the packets that each of its workers and PSes sends and receives, and what
+// goes over each NIC. The busiest of them is one thread and has one core, and all of them have all cores. A host is asked for
+// too much above that, and should not be for more than Busy of it: packets come in bursts, and the loopback device leaves out
+// the NIC's driver and its interrupts.
 package carry
 
 import (
