@@ -69,6 +69,7 @@ type Rail struct {
 type Process struct {
 	Name    string  // "worker 0 of job A"
 	Packets float64 // that it sends and receives together, a second
+	Window  bool    // its job's window limits it, see Ask.Window
 }
 
 // Ask is what the workers and PSes of a phase ask of the software of the host that they are on.
@@ -91,9 +92,20 @@ func (a Ask) Packets() (total float64) {
 	return total
 }
 
-// busiest is the process that sends and receives most, of at least one.
-func (a Ask) busiest() Process {
-	return slices.MaxFunc(a.Processes, func(a, b Process) int { return cmp.Compare(a.Packets, b.Packets) })
+// busiest is the process that sends and receives most; the zero Process of none.
+func (a Ask) busiest() (most Process) {
+	for _, p := range a.Processes {
+		if p.Packets > most.Packets {
+			most = p
+		}
+	}
+	return most
+}
+
+// certain is what is asked whatever windows' round trips turn out to be.
+func (a Ask) certain() Ask {
+	a.Processes = slices.DeleteFunc(slices.Clone(a.Processes), func(p Process) bool { return p.Window })
+	return a
 }
 
 // Asks is what a plan asks of each host in each of its phases, frames having so many lanes; calibrates says whether a run
@@ -135,11 +147,12 @@ func Asks(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.Pr
 
 // occupy adds the workers and PSes of a phase to what is asked of their hosts. A worker sends what is predicted, and
 // receives a result for each packet. What else goes over its host's NICs is a PS's, and where there are several, each
-// one's by the packets that come to it.
+// one's by the packets that it handles.
 func occupy(of map[string]*Ask, topo *inventory.Topology, plan *placement.Plan, p *placement.Prediction, t traffic) error {
 	type server struct {
 		host, name string
 		weight     float64
+		limited    bool
 	}
 	var servers []server
 	rest, weights := map[string]float64{}, map[string]float64{} // by host
@@ -154,7 +167,7 @@ func occupy(of map[string]*Ask, topo *inventory.Topology, plan *placement.Plan, 
 		if j.Local() {
 			continue
 		}
-		rate := 0.0 // packets a second of a worker
+		rate, limited := 0.0, jp.Bottleneck == windowed // packets a second of a worker; by its window
 		for k, w := range j.Workers {
 			a := of[w.Host]
 			if j.Collective == placement.Ring {
@@ -168,27 +181,28 @@ func occupy(of map[string]*Ask, topo *inventory.Topology, plan *placement.Plan, 
 			if len(path) == 0 { // beside its PS
 				path = topo.Out(w.Host)
 			}
-			rate = t.peak[path[0]] * jp.WireRate / (8 * frameBytes(a.Lanes))
-			a.Processes = append(a.Processes, Process{fmt.Sprintf("worker %d of job %s", w.Rank, j.Name), 2 * rate})
+			rate = max(1, t.peak[path[0]]) * jp.WireRate / (8 * frameBytes(a.Lanes))
+			a.Processes = append(a.Processes, Process{fmt.Sprintf("worker %d of job %s", w.Rank, j.Name), 2 * rate, limited})
 			if !j.Beside(w) { // else a PSN leaves by the NIC, and the PS's answer does not: it is the PS's all the same
 				rest[w.Host] -= 2 * rate
 			}
-			if jp.Bottleneck == windowed {
+			if limited {
 				a.Window = j.Name
 			}
 		}
 		if j.PS != "" && j.Collective != placement.Ring {
-			s := server{j.PS, "the PS of job " + j.Name, rate * handled(j, jp)}
+			s := server{j.PS, "the PS of job " + j.Name, rate * handled(j, jp), limited}
 			servers = append(servers, s)
 			weights[s.host] += s.weight
-			if jp.Bottleneck == windowed {
+			if limited {
 				of[j.PS].Window = j.Name
 			}
 		}
 	}
 	for _, s := range servers {
 		if s.weight > 0 {
-			of[s.host].Processes = append(of[s.host].Processes, Process{s.name, max(0, rest[s.host]) * s.weight / weights[s.host]})
+			part := max(0, rest[s.host]) * s.weight / weights[s.host]
+			of[s.host].Processes = append(of[s.host].Processes, Process{s.name, part, s.limited})
 		}
 	}
 	return nil
@@ -217,9 +231,30 @@ func (e Engine) cores(a Ask) float64  { return a.Packets() * e.cost(a.Lanes) / f
 // use is the part of what the host is able to do that is asked of it; 1 is all.
 func (e Engine) use(a Ask) float64 { return max(e.thread(a), e.cores(a)) }
 
-// worst is what comes nearest to what the host is able to do, of at least one.
+// doubt is how many times more than what a disturbed host was able to do it is able to do alone, at most.
+const doubt = 4
+
+// outcome is Pass up to Busy of what the host is able to do, Inconclusive up to all of that, and then Fail, unless that is
+// not certain.
+func (e Engine) outcome(a Ask) results.Outcome {
+	switch use := e.use(a); {
+	case use <= Busy:
+		return results.Pass
+	case use <= 1, a.Window != "" && e.use(a.certain()) <= 1, e.disturbed() && use <= doubt:
+		return results.Inconclusive
+	}
+	return results.Fail
+}
+
+// worst is what the host is not able to do, or comes nearest to that, of at least one.
 func (e Engine) worst(asks []Ask) Ask {
-	return slices.MaxFunc(asks, func(a, b Ask) int { return cmp.Compare(e.use(a), e.use(b)) })
+	rank := func(a Ask) int {
+		if e.outcome(a) == results.Fail {
+			return 1
+		}
+		return 0
+	}
+	return slices.MaxFunc(asks, func(a, b Ask) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(e.use(a), e.use(b))) })
 }
 
 // measured is the engine of a host, or why it is not known.
@@ -228,11 +263,8 @@ type measured struct {
 	err    error
 }
 
-// doubt is how many times more than what a disturbed host was able to do it is able to do alone, at most.
-const doubt = 4
-
-// judge is the outcome of preflight.Ceiling for a host: Pass up to Busy of what it is able to do, Inconclusive up to all
-// of that, and then Fail, unless that is not certain. Of a host of which nothing is asked it says what that is able to do.
+// judge is the outcome of preflight.Ceiling for a host, by the worst of what is asked of it. Of a host of which nothing is
+// asked it says what that is able to do.
 func (m measured) judge(host string, asks []Ask) results.Preflight {
 	p := results.Preflight{Name: preflight.Ceiling, Host: host, Outcome: results.Pass}
 	e := m.engine
@@ -255,13 +287,8 @@ func (m measured) judge(host string, asks []Ask) results.Preflight {
 			rate(a.Packets(), a.Lanes), a.rails(), len(a.Processes), rate(able, a.Lanes), e.CPUs, plural(e.CPUs))
 	}
 	p.Found += ", limited by " + e.limit(a) + e.besides(a)
-	switch use := e.use(a); {
-	case use <= Busy:
+	if p.Outcome = e.outcome(a); p.Outcome == results.Pass {
 		return p
-	case use <= 1, a.Window != "", e.disturbed() && use <= doubt:
-		p.Outcome = results.Inconclusive
-	default:
-		p.Outcome = results.Fail
 	}
 	p.Wanted = fmt.Sprintf("at most %s, %s %% of that, since packets come in bursts", rate(Busy*able, a.Lanes), percent(Busy/e.use(a)))
 	p.Hint = e.help(a)

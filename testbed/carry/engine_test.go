@@ -173,7 +173,7 @@ nic = {port = "tor1/[1-5]", rate = "100Gbit/s", delay = "5us"}
 func asking(lanes int, each ...float64) Ask {
 	a := Ask{Host: "h1", Lanes: lanes}
 	for i, packets := range each {
-		a.Processes = append(a.Processes, Process{fmt.Sprintf("worker %d of job A", i), packets})
+		a.Processes = append(a.Processes, Process{Name: fmt.Sprintf("worker %d of job A", i), Packets: packets})
 	}
 	a.Rails = []Rail{{"eth0", a.Packets() / 4, 3 * a.Packets() / 4}}
 	return a
@@ -187,7 +187,9 @@ func TestJudge(t *testing.T) {
 	two := asking(16, 7e5, 7e5, 7e5, 7e5)
 	two.Rails = append(two.Rails, Rail{"eth1", 1e5, 2e5})
 	windowed, ringed := asking(240, 9e6), asking(240, 1e5)
-	windowed.Window, ringed.Rings = "A", 2
+	windowed.Window, windowed.Processes[0].Window, ringed.Rings = "A", true, 2
+	beside := asking(240, 9e6, 3e6)
+	beside.Window, beside.Processes[0].Window = "A", true
 	const larger = "lower the rate of jobs, or send larger frames: switch.lanes = 240"
 	for _, tt := range []struct {
 		name    string
@@ -217,6 +219,10 @@ func TestJudge(t *testing.T) {
 			larger + ", or place fewer workers and PSes on a host"},
 		{"a window that nobody has calibrated", measured{engine: counted}, []Ask{windowed}, results.Inconclusive,
 			[]string{"; job A may ask for less"}, "lower the rate of jobs, or lower the window of job A"},
+		{"a window, and too much beside it", measured{engine: counted}, []Ask{beside}, results.Fail,
+			[]string{"9,000,000"}, "lower the rate of jobs, or lower the window of job A"},
+		{"a window, and too much in another phase", measured{engine: counted}, []Ask{windowed, asking(240, 1.2e6)}, results.Fail,
+			[]string{"1,200,000"}, "lower the rate of jobs"},
 		{"rings", measured{engine: counted}, []Ask{ringed}, results.Pass, []string{"; 2 workers of rings there are not counted"}, ""},
 		{"too much, but others were there", measured{engine: loaded}, []Ask{asking(240, 2e6)}, results.Inconclusive,
 			[]string{"others used 50 % of its cores while it was measured"}, "lower the rate of jobs"},
