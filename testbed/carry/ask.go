@@ -23,6 +23,10 @@ const (
 	DisturbedAge = time.Hour
 	// engineAnswer is how long a host may take to measure itself, with the way there and back.
 	engineAnswer = 20 * time.Second
+	// engineCopy is how long a host may take to get this program, and engineCopies how many do at a time: they share one
+	// uplink.
+	engineCopy   = 2 * time.Minute
+	engineCopies = 8
 	// longestIdentity is how much of what a host says that it is counts, bytes.
 	longestIdentity = 512
 )
@@ -82,20 +86,16 @@ func engines(ctx context.Context, all []preflight.Host, tool string, limit int) 
 
 var errNotAsked = errors.New("not asked")
 
-// programs makes this program present on hosts, and returns its path on each. A host that cannot have it, which its error
-// says, does not keep it from the others.
+// programs makes this program present on hosts, and returns its path on each. A host that cannot have it, or takes too
+// long, which its error says, does not keep it from the others.
 func programs(ctx context.Context, all []hosts.Host) (paths []string, errs []error) {
-	const exe, together = "/proc/self/exe", 8 // hosts that get it at a time: they share one uplink
-	errs = make([]error, len(all))
-	paths, err := hosts.EnsureProgram(ctx, all, exe)
-	if err == nil {
-		return paths, errs
-	}
-	paths = make([]string, len(all))
-	_ = hosts.FanOut(ctx, together, all, func(ctx context.Context, i int, h hosts.Host) error {
-		one, err := hosts.EnsureProgram(ctx, []hosts.Host{h}, exe)
+	paths, errs = make([]string, len(all)), make([]error, len(all))
+	_ = hosts.FanOut(ctx, engineCopies, all, func(ctx context.Context, i int, h hosts.Host) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, engineCopy, fmt.Errorf("this program is not there after %v", engineCopy))
+		defer cancel()
+		there, err := hosts.EnsureProgram(ctx, []hosts.Host{h}, "/proc/self/exe")
 		if errs[i] = err; err == nil {
-			paths[i] = one[0]
+			paths[i] = there[0]
 		}
 		return err
 	})
