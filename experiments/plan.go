@@ -56,7 +56,11 @@ func NewPlan(s *spec.Spec, tool string) (*SavedPlan, error) {
 // predicted is the plan of points of an experiment that can be planned.
 func predicted(points []study.Planned) (out []study.PlanPoint, err error) {
 	for _, p := range points {
-		pp, err := kinds.Of(p.Spec).(study.Planner).Plan(p)
+		st, ok := kinds.Of(p.Spec).(study.Planner)
+		if !ok {
+			return nil, fmt.Errorf("%sits study predicts nothing", spec.Prefix(p.Labels))
+		}
+		pp, err := st.Plan(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}

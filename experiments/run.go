@@ -348,21 +348,16 @@ func touched(points []study.Planned, inv *inventory.Inventory) []string {
 	return use
 }
 
-// asked is what the run asks of a lab's hosts: nothing that is known, where it is decided while the experiment runs or not
-// predicted.
+// asked is what the run asks of a lab's hosts: nothing that is known, where it is decided while the experiment runs.
 func (r *run) asked() drivers.Asked {
 	if r.spec.Unplanned() != nil {
 		return drivers.Asked{}
 	}
-	planned, err := predicted(r.points)
-	if err != nil {
-		return drivers.Asked{} // inabench plan says it
+	points := make([]spec.Point, len(r.points))
+	for i, p := range r.points {
+		points[i] = p.Point
 	}
-	asked, err := drivers.Asking(r.opt.Tool, r.spec.Points(), planned)
-	if err != nil {
-		return drivers.Asked{}
-	}
-	return asked
+	return drivers.Asking(r.opt.Tool, points, func() ([]study.PlanPoint, error) { return predicted(r.points) })
 }
 
 // check reports what an experiment, its inventory, or this machine, lacks for a driver.

@@ -38,7 +38,7 @@ func (p Preflight) String() string {
 }
 
 // PreflightWarnings are checks that failed, were near to that, or were skipped, in words; hosts of
-// which the same is said come together.
+// which the same is said come together. Of what was near to that they say what to do.
 func PreflightWarnings(all []Preflight) []string {
 	type line struct{ text, hint string }
 	hosts := map[line][]string{}
@@ -49,7 +49,10 @@ func PreflightWarnings(all []Preflight) []string {
 		}
 		host := p.Host
 		p.Host = ""
-		l := line{p.String(), p.Hint}
+		l := line{text: p.String()}
+		if p.Outcome == Inconclusive { // of what failed, the error says it
+			l.hint = p.Hint
+		}
 		if _, ok := hosts[l]; !ok {
 			lines = append(lines, l)
 		}
@@ -72,6 +75,9 @@ func PreflightWarnings(all []Preflight) []string {
 			s += fmt.Sprintf(" (%s and %d more hosts)", strings.Join(on[:3], ", "), len(on)-3)
 		} else if len(on) > 0 {
 			s += " (" + strings.Join(on, ", ") + ")"
+		}
+		if l.hint != "" {
+			s += "; to do: " + l.hint
 		}
 		out = append(out, s)
 	}

@@ -1,41 +1,108 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"os"
+	"time"
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/carry"
+	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/keepers"
+	"github.com/inabench/inabench/testbed/lease"
+	"github.com/inabench/inabench/testbed/preflight"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 // asksOf is what a plan asks of the hosts of its lab.
 func asksOf(plan *experiments.SavedPlan) ([]carry.Ask, error) {
-	return drivers.Asks(plan.Spec().Points(), plan.Points)
+	return drivers.Asks(plan.Spec().Inventory(), plan.Spec().Points(), plan.Points)
 }
 
-// asksIn is what the experiment in a file asks of the hosts of its lab: nothing of an inventory, or where there is no plan.
-func asksIn(path string) ([]carry.Ask, error) {
+// asksIn is what the experiment in a file asks of the hosts of its lab: nothing of an inventory, and of an experiment
+// without a plan. unforeseen is why what is asked is not known, of one that should have a plan.
+func asksIn(path string) (asks []carry.Ask, unforeseen []results.Preflight, err error) {
 	src, err := readFile(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	isInventory, err := spec.IsInventory(src.name, src.text)
 	if err != nil || isInventory {
-		return nil, err
+		return nil, nil, err
 	}
 	s, err := src.spec(nil)
-	if err != nil {
-		return nil, err
+	if err != nil || s.Unplanned() != nil {
+		return nil, nil, err
 	}
 	plan, err := experiments.NewPlan(s, version())
-	if err != nil {
-		return nil, nil // inabench plan says why
+	if err == nil {
+		asks, err = asksOf(plan)
 	}
-	return asksOf(plan)
+	if err != nil {
+		return nil, []results.Preflight{drivers.Unforeseen(err)}, nil
+	}
+	return asks, nil, nil
 }
+
+// lookAtCeilings is carry.Look for hosts that nobody has a lease of: a host is busy while it measures itself. Others are
+// judged by what was kept of them.
+func lookAtCeilings(ctx context.Context, inv *inventory.Inventory, there []preflight.Host, asks []carry.Ask, fan int) []results.Preflight {
+	taken := takenFrom(ctx, inv, there, fan)
+	var free []preflight.Host
+	var rest []inventory.Host
+	for _, h := range there {
+		if taken[h.Name] == "" {
+			free = append(free, h)
+		} else {
+			rest = append(rest, h.Host)
+		}
+	}
+	all := carry.Look(ctx, free, asks, version(), fan)
+	for _, p := range carry.Foresee(&inventory.Inventory{Hosts: rest}, asks, version()) {
+		if p.Outcome == results.Skipped {
+			p.Why = "not measured, since it would be disturbed: " + taken[p.Host]
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// takenFrom says of hosts who is at work there, by name. Who cannot be asked is taken for free, as the next run finds out.
+func takenFrom(ctx context.Context, inv *inventory.Inventory, there []preflight.Host, fan int) map[string]string {
+	ctx, cancel := context.WithTimeoutCause(ctx, takenTime, fmt.Errorf("no answer within %v", takenTime))
+	defer cancel()
+	names, have := []string{}, map[string]hosts.Host{}
+	for _, h := range there {
+		names, have[h.Name] = append(names, h.Name), h.Client
+	}
+	k := keepers.Beside(ctx, inv, names, have, reach.Options{Fan: fan})
+	defer k.Close()
+	states := make([]lease.State, len(there))
+	_ = hosts.FanOut(ctx, fan, there, func(ctx context.Context, i int, h preflight.Host) error {
+		p, err := k.Place(ctx, h.Name)
+		if err == nil {
+			states[i], err = lease.Look(ctx, p)
+		}
+		return err
+	})
+	owner, out := cmp.Or(os.Getenv("INABENCH_OWNER"), keepers.Owner()), map[string]string{}
+	for i, s := range states {
+		if s.Held && (s.Run != "" || s.Owner != owner) { // one's own lock is for one's own work
+			out[names[i]] = (&lease.HeldError{State: s}).Error()
+		}
+	}
+	return out
+}
+
+// takenTime is for how long hosts are asked who has them.
+const takenTime = 20 * time.Second
 
 // writeForeseen says whether a lab's hosts are able to do what a plan asks of them, as far as they have been measured.
 func writeForeseen(w io.Writer, plan *experiments.SavedPlan) error {

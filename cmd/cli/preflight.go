@@ -13,7 +13,6 @@ import (
 
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/reach"
@@ -57,7 +56,7 @@ func preflightCommand() *cli.Command {
 			if inv == nil {
 				return usagef("inabench preflight -i LAB.toml", "preflight: of which lab?")
 			}
-			asks, err := asksIn(c.String("inventory"))
+			asks, unforeseen, err := asksIn(c.String("inventory"))
 			if err != nil {
 				return err
 			}
@@ -90,7 +89,8 @@ func preflightCommand() *cli.Command {
 				there = slices.DeleteFunc(there, func(h preflight.Host) bool { // those that do not answer
 					return !slices.ContainsFunc(facts, func(f results.HostFacts) bool { return f.Host == h.Name })
 				})
-				all = append(all, carry.Look(c.Context, there, asks, version(), c.Int("fan-out"))...)
+				all = append(all, unforeseen...)
+				all = append(all, lookAtCeilings(c.Context, inv, there, asks, c.Int("fan-out"))...)
 			}
 			if format == "json" {
 				err = writeJSON(c.App.Writer, map[string]any{"preflight": all, "hosts": facts})
@@ -108,19 +108,22 @@ func preflightCommand() *cli.Command {
 // writePreflight writes a table: what failed host by host, everything else with the hosts
 // of which it is true together.
 func writePreflight(w io.Writer, all []results.Preflight) error {
-	type row struct{ mark, name, what string }
+	type row struct{ mark, name, what, hint string }
 	hosts := map[row][]string{}
 	var rows []row
 	for _, p := range all {
-		r := row{"ok", p.Name, p.Found}
+		r := row{mark: "ok", name: p.Name, what: p.Found}
 		switch p.Outcome {
 		case results.Fail, results.Inconclusive:
 			r.mark = map[results.Outcome]string{results.Fail: "FAIL", results.Inconclusive: "WARN"}[p.Outcome]
 			if p.Wanted != "" {
 				r.what += "; wanted " + p.Wanted
 			}
+			if p.Outcome == results.Inconclusive || p.Name == preflight.Ceiling { // no error says it, or none of a plan
+				r.hint = p.Hint
+			}
 		case results.Skipped:
-			r = row{"skipped", p.Name, p.Why}
+			r = row{mark: "skipped", name: p.Name, what: p.Why}
 		default:
 			if p.Name == preflight.Clock || p.Name == preflight.Disk { // every host's is its own
 				r.what = ""
@@ -141,6 +144,9 @@ func writePreflight(w io.Writer, all []results.Preflight) error {
 			on = fmt.Sprintf("%s and %d more", strings.Join(hosts[r][:3], ", "), len(hosts[r])-3)
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", r.mark, r.name, on, r.what)
+		if r.hint != "" {
+			fmt.Fprintf(tw, "\t\t\tto do: %s\n", r.hint)
+		}
 	}
 	return tw.Flush()
 }

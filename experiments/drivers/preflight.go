@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/carry"
@@ -35,13 +38,18 @@ func preflightOf(s *spec.Spec, wanted []string) looking {
 func (a Asked) ceilingOf(s *spec.Spec, look looking) looking {
 	return func(ctx context.Context, hosts []preflight.Host) ([]results.Preflight, []results.HostFacts, error) {
 		all, facts, err := look(ctx, hosts)
-		switch {
-		case err != nil || len(a.asks) == 0:
+		if err != nil || a.planned == nil {
 			return all, facts, err
-		case slices.Contains(s.Preflight.Skip, preflight.Ceiling):
-			all = append(all, results.Preflight{Name: preflight.Ceiling, Outcome: results.Skipped, Why: omitted})
-		default:
-			all = append(all, carry.Look(ctx, hosts, a.asks, a.tool, 0)...)
+		}
+		if slices.Contains(s.Preflight.Skip, preflight.Ceiling) { // what is asked may take long to predict
+			return append(all, results.Preflight{Name: preflight.Ceiling, Outcome: results.Skipped, Why: omitted}), facts, nil
+		}
+		asks, err := a.of(s.Inventory())
+		switch {
+		case err != nil:
+			all = append(all, Unforeseen(err))
+		case len(asks) > 0:
+			all = append(all, carry.Look(ctx, hosts, asks, a.tool, 0)...)
 		}
 		return all, facts, preflight.Err(all)
 	}
@@ -49,24 +57,41 @@ func (a Asked) ceilingOf(s *spec.Spec, look looking) looking {
 
 // Asked is what a run asks of the software of a lab's hosts, as far as that is planned; the zero value is nothing.
 type Asked struct {
-	asks []carry.Ask
-	tool string // version of this program
+	points  []spec.Point
+	planned func() ([]study.PlanPoint, error) // nil: nothing is
+	tool    string                            // version of this program
 }
 
-// Asking is what is asked by a run of points as they are planned, by this version of the program.
-func Asking(tool string, points []spec.Point, planned []study.PlanPoint) (Asked, error) {
-	asks, err := Asks(points, planned)
-	return Asked{asks, tool}, err
+// Asking is what is asked by a run of points as they are planned, by this version of the program. They are planned once
+// it is needed.
+func Asking(tool string, points []spec.Point, planned func() ([]study.PlanPoint, error)) Asked {
+	return Asked{points, sync.OnceValues(planned), tool}
 }
 
-// Asks is what planned points ask of hosts; points are those of their experiment, in the same order.
-func Asks(points []spec.Point, planned []study.PlanPoint) (out []carry.Ask, err error) {
+// of is what is asked of an inventory's hosts.
+func (a Asked) of(inv *inventory.Inventory) ([]carry.Ask, error) {
+	planned, err := a.planned()
+	if err != nil {
+		return nil, err
+	}
+	return Asks(inv, a.points, planned)
+}
+
+// Unforeseen is preflight.Ceiling where nothing is planned, for that reason.
+func Unforeseen(err error) results.Preflight {
+	why := "nothing says what is asked of hosts: " + strings.Join(strings.Fields(err.Error()), " ")
+	return results.Preflight{Name: preflight.Ceiling, Outcome: results.Skipped, Why: why}
+}
+
+// Asks is what planned points ask of an inventory's hosts; points are those of their experiment, in the same order. Hosts
+// of another inventory's points are others, though their names may be the same.
+func Asks(inv *inventory.Inventory, points []spec.Point, planned []study.PlanPoint) (out []carry.Ask, err error) {
 	for i, pt := range planned {
-		if pt.Plan == nil {
+		s := points[i].Spec
+		if pt.Plan == nil || s.Inventory().SHA256 != inv.SHA256 {
 			continue
 		}
-		s := points[i].Spec
-		asks, err := carry.Asks(s.Inventory(), pt.Plan, pt.Occupied(), s.Switch.Lanes)
+		asks, err := carry.Asks(inv, pt.Plan, pt.Occupied(), s.Switch.Lanes, s.Calibrate.Enabled)
 		if err != nil {
 			return nil, err
 		}

@@ -3,19 +3,98 @@ package drivers
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/preflight"
 )
 
+const askedRack = `version = 1
+[[switch]]
+name = "tor1"
+kind = "soft"
+aggregators = 4096
+[[host]]
+name = "h[1-3]"
+gpus = 1
+nic = {port = "tor1/[1-3]", rate = "100Gbit/s", delay = "5us"}
+`
+
+const askedJob = `version = 1
+inventory = "rack.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+rate = "1Gbit/s"
+`
+
+// plannedPoint is a point of a job, and its plan.
+func plannedPoint(t *testing.T, rack string) (spec.Point, study.PlanPoint) {
+	t.Helper()
+	inv, err := inventory.Parse("rack.toml", []byte(rack))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := kinds.Parse("exp.toml", []byte(askedJob), inv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &placement.Plan{Jobs: []placement.JobPlan{
+		{ID: 1, Name: "A", Collective: placement.INA, PS: "h3", Workers: []placement.Worker{{Host: "h1"}, {Rank: 1, Host: "h2"}}},
+	}}
+	if err := placement.BuildTree(inv.Topology(), inv, &plan.Jobs[0]); err != nil {
+		t.Fatal(err)
+	}
+	p, err := placement.Predict(inv, plan, placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 1e9}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec.Point{Spec: s}, study.PlanPoint{Plan: plan, Phases: []study.PlanPhase{{Predictions: []*placement.Prediction{p}}}}
+}
+
+// TestAsks: a point asks hosts of its own inventory; hosts of another one are others, though their names are the same.
+func TestAsks(t *testing.T) {
+	one, onePlan := plannedPoint(t, askedRack)
+	two, twoPlan := plannedPoint(t, strings.Replace(askedRack, "5us", "6us", 1))
+	for _, tt := range []struct {
+		points  []spec.Point
+		planned []study.PlanPoint
+		want    int
+	}{
+		{nil, nil, 0},
+		{[]spec.Point{one}, []study.PlanPoint{{}}, 0}, // no plan
+		{[]spec.Point{one}, []study.PlanPoint{onePlan}, 3},
+		{[]spec.Point{one, two}, []study.PlanPoint{onePlan, twoPlan}, 3},
+		{[]spec.Point{two}, []study.PlanPoint{twoPlan}, 0},
+	} {
+		asks, err := Asks(one.Spec.Inventory(), tt.points, tt.planned)
+		if err != nil || len(asks) != tt.want {
+			t.Errorf("%d points: %+v, %v; want %d", len(tt.points), asks, err, tt.want)
+		}
+	}
+}
+
 // TestCeilingOf: what hosts are able to do is looked at where something is asked of them, they are fit, and nobody has left
-// the check out, which is then in the record.
+// the check out, which is then in the record, and predicts nothing.
 func TestCeilingOf(t *testing.T) {
-	asked := Asked{asks: []carry.Ask{{Host: "h1", Lanes: 240, Processes: 1, Rails: []carry.Rail{{Device: "eth0", Sent: 1}}}}, tool: "test"}
-	lost := errors.New("h1 is lost")
+	point, plan := plannedPoint(t, askedRack)
+	planned := 0
+	asked := func(points []study.PlanPoint, err error) Asked {
+		return Asking("test", []spec.Point{point}, func() ([]study.PlanPoint, error) {
+			planned++
+			return points, err
+		})
+	}
+	something, nothing := asked([]study.PlanPoint{plan}, nil), asked([]study.PlanPoint{{}}, nil)
+	unknown := asked(nil, errors.New("too much\nto follow"))
+	over := errors.New("the run is over")
 	fit := results.Preflight{Name: preflight.Clock, Host: "h1", Outcome: results.Pass}
 	unfit := results.Preflight{Name: preflight.Clock, Host: "h1", Outcome: results.Fail}
 	for _, tt := range []struct {
@@ -23,20 +102,26 @@ func TestCeilingOf(t *testing.T) {
 		asked Asked
 		skip  []string
 		found results.Preflight
-		want  results.Outcome // of the ceiling; "": it is not looked at
+		why   string // the ceiling is skipped; "": it is not looked at
+		plans int    // more
 	}{
-		{"nothing is asked", Asked{}, nil, fit, ""},
-		{"hosts are not fit", asked, nil, unfit, ""},
-		{"left out", asked, []string{preflight.Ceiling}, fit, results.Skipped},
-		{"another is left out", asked, []string{preflight.Disk}, fit, results.Skipped}, // the host cannot be asked
+		{"not planned", Asked{}, nil, fit, "", 0},
+		{"hosts are not fit", something, nil, unfit, "", 0},
+		{"left out", something, []string{preflight.Ceiling}, fit, omitted, 0},
+		{"another is left out", something, []string{preflight.Disk}, fit, "not asked", 1}, // the run is over
+		{"once more", something, nil, fit, "not asked", 0},
+		{"nothing is asked", nothing, nil, fit, "", 1},
+		{"not predicted", unknown, nil, fit, "nothing says what is asked of hosts: too much to follow", 1},
 	} {
-		s := &spec.Spec{Preflight: spec.Preflight{Skip: tt.skip}}
-		look := tt.asked.ceilingOf(s, func(context.Context, []preflight.Host) ([]results.Preflight, []results.HostFacts, error) {
+		before := planned
+		s := *point.Spec
+		s.Preflight.Skip = tt.skip
+		look := tt.asked.ceilingOf(&s, func(context.Context, []preflight.Host) ([]results.Preflight, []results.HostFacts, error) {
 			all := []results.Preflight{tt.found}
 			return all, nil, preflight.Err(all)
 		})
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(lost) // so that nobody is asked
+		cancel(over) // so that nobody is asked
 		h := preflight.Host{}
 		h.Name = "h1"
 		all, _, err := look(ctx, []preflight.Host{h})
@@ -47,9 +132,11 @@ func TestCeilingOf(t *testing.T) {
 		if len(all) > 1 {
 			got = all[1]
 		}
-		left := len(tt.skip) > 0 && tt.skip[0] == preflight.Ceiling
-		if got.Outcome != tt.want || tt.want != "" && got.Name != preflight.Ceiling || left && got.Why != omitted {
-			t.Errorf("%s: %+v, want %q", tt.name, got, tt.want)
+		if tt.why == "" && len(all) != 1 || tt.why != "" && (got.Name != preflight.Ceiling || got.Outcome != results.Skipped || got.Why != tt.why) {
+			t.Errorf("%s: %+v, want %q", tt.name, all, tt.why)
+		}
+		if planned-before != tt.plans {
+			t.Errorf("%s: planned %d times, want %d", tt.name, planned-before, tt.plans)
 		}
 	}
 }

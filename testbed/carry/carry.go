@@ -21,9 +21,10 @@
 //
 // A lab's hosts have their processors for themselves, and switches are none of theirs. Look has each of them send itself
 // packets over its loopback device, through the sockets that workers have: its Engine is what a packet costs there. Asks
-// is what a plan's predictions say of each host: the packets that its workers and PSes send and receive, over each NIC.
-// A host is asked for too much above Able, and should not be for more than Busy of it: packets come in bursts, and the
-// loopback device leaves out the NIC's driver and its interrupts.
+// is what a plan's predictions say of each host: the packets that each of its workers and PSes sends and receives, and what
+// goes over each NIC. The busiest of them is one thread and has one core, and all of them have all cores. A host is asked for
+// too much above that, and should not be for more than Busy of it: packets come in bursts, and the loopback device leaves out
+// the NIC's driver and its interrupts.
 package carry
 
 import (
@@ -166,7 +167,8 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 // traffic is what a phase puts on directed links, by a topology's indices: frames a second, while jobs that also compute
 // send together.
 type traffic struct {
-	packets  []float64 // of gradients and results
+	packets  []float64 // of gradients and results, at most
+	peak     []float64 // of these, as part of the mean
 	segments []float64 // of rings, over TCP, and what acknowledges them
 }
 
@@ -177,8 +179,8 @@ func trafficOf(topo *inventory.Topology, plan *placement.Plan, p *placement.Pred
 		index[l.Name] = i
 	}
 	bits := make([]float64, len(topo.Links)) // of gradients and results
-	peak := make([]float64, len(topo.Links)) // as part of the mean
-	t := traffic{make([]float64, len(topo.Links)), make([]float64, len(topo.Links))}
+	peak := make([]float64, len(topo.Links))
+	t := traffic{make([]float64, len(topo.Links)), peak, make([]float64, len(topo.Links))}
 	for _, l := range p.Links {
 		most := max(l.Load, l.Peak)
 		bits[index[l.Link]], peak[index[l.Link]] = most, 1

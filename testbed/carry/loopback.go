@@ -13,21 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
 // EngineVerb is what this program is started with on a host to measure its Engine, see EngineMain.
 const EngineVerb = "carry-engine"
 
-// The probe of an engine: packets of few and of many lanes go over the loopback device, a round of them at a time. The
-// median of rounds is not moved by one in which something else ran.
+// The probe of an engine: packets of few and of many lanes go over the loopback device in turn, so that both find the host
+// alike, a round of them at a time. The median of rounds is not moved by one in which something else ran.
 const (
 	engineMost   = 1500 * time.Millisecond // for all of it
-	engineLook   = 150 * time.Millisecond  // at packets of one size
-	engineRounds = 5                       // at least
-	engineRound  = 8                       // batches
-	engineLost   = 10 * time.Millisecond   // after which a packet does not come any more
-	engineLanes  = 1                       // of the smallest packets
+	engineWarm   = 100 * time.Millisecond  // before anything counts: a core that was idle is slow at first
+	engineLook   = 300 * time.Millisecond
+	engineRounds = 5                     // at least, of each size
+	engineRound  = 8                     // batches
+	engineLost   = 10 * time.Millisecond // after which a packet does not come any more
+	engineLanes  = 1                     // of the smallest packets
 )
 
 // EngineMain is the process that measures a host's Engine, in less than 2 s. It writes it as JSON, without what the host
@@ -40,21 +42,18 @@ func EngineMain(ctx context.Context, stdout io.Writer) error {
 	return json.NewEncoder(stdout).Encode(e)
 }
 
-// measureEngine measures the engine of this machine.
+// measureEngine measures the engine of this machine, on a thread as workers have.
 func measureEngine(ctx context.Context) (e Engine, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, engineMost, fmt.Errorf("not done within %v", engineMost))
 	defer cancel()
-	small, err := handling(ctx, engineLanes)
-	if err != nil {
-		return e, err
-	}
-	large, err := handling(ctx, ina.MaxLanes)
-	if err != nil {
-		return e, err
-	}
-	e.CPUs = runtime.NumCPU()
-	e.Packet, e.Byte = line(small, large, frameBytes(engineLanes), frameBytes(ina.MaxLanes))
-	return e, nil
+	done := make(chan struct{})
+	go func() { // the thread ends with it
+		defer close(done)
+		defer loop.Own()()
+		e, err = handling(ctx)
+	}()
+	<-done
+	return e, err
 }
 
 // line is the cost of a packet and of a byte, by what packets of few and of many bytes cost.
@@ -63,34 +62,59 @@ func line(small, large, few, many float64) (packet, each float64) {
 	return max(0, small-each*few), each
 }
 
-// handling is what a packet of so many lanes costs where it is sent or received, in seconds: half of what it costs to
-// fill it in, send it, receive it and check it. The kernel does part of the latter while a thread sends, so that the two
-// are not told apart. The driver of a NIC is no part of it.
-func handling(ctx context.Context, lanes int) (float64, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	l, err := newLoopback(lanes)
+// handling is what packets cost where they are sent or received, by their size: half of what it costs to fill one in,
+// send it, receive it and check it. The kernel does part of the latter while a thread sends, so that the two are not told
+// apart. The driver of a NIC is no part of it.
+func handling(ctx context.Context) (e Engine, err error) {
+	small, err := newLoopback(engineLanes)
 	if err != nil {
-		return 0, err
+		return e, err
 	}
-	defer l.sock.Close()
-	var rounds []float64
-	for end := l.clock.Now() + engineLook; l.clock.Now() < end || len(rounds) < engineRounds; {
+	defer small.sock.Close()
+	large, err := newLoopback(ina.MaxLanes)
+	if err != nil {
+		return e, err
+	}
+	defer large.sock.Close()
+	before, err := usage()
+	if err != nil {
+		return e, err
+	}
+	began := small.clock.Now()
+	warm := began + engineWarm
+	for now := began; now < warm+engineLook || min(len(small.costs), len(large.costs)) < engineRounds; now = small.clock.Now() {
 		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
+			return e, errors.Join(context.Cause(ctx), small.loss(), large.loss())
 		}
-		began := l.clock.Now()
-		n, err := l.round()
-		switch {
-		case err != nil:
-			return 0, err
-		case n == 0:
-			return 0, errors.New("the loopback device carries nothing")
+		if err := errors.Join(small.sample(now >= warm), large.sample(now >= warm)); err != nil {
+			return e, err
 		}
-		rounds = append(rounds, (l.clock.Now()-began).Seconds()/float64(2*n))
 	}
-	slices.Sort(rounds)
-	return rounds[len(rounds)/2], nil
+	after, err := usage()
+	if err != nil {
+		return e, err
+	}
+	e.CPUs = runtime.NumCPU()
+	e.Others = after.others(before, (small.clock.Now()-began).Seconds(), e.CPUs)
+	e.Packet, e.Byte = line(small.median(), large.median(), frameBytes(engineLanes), frameBytes(ina.MaxLanes))
+	return e, nil
+}
+
+// used is processor time, seconds: of all of the machine, and of this process.
+type used struct{ all, own float64 }
+
+func usage() (u used, err error) {
+	var r unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &r) // cannot fail: both arguments are valid
+	u.own = time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
+	u.all, err = machine("/proc/stat")
+	return u, err
+}
+
+// others is the part of all cores that others have used since, in so many seconds.
+func (u used) others(since used, seconds float64, cpus int) float64 {
+	theirs := u.all - since.all - (u.own - since.own)
+	return min(1, max(0, theirs/(seconds*float64(cpus))))
 }
 
 // loopback is a socket that sends to itself.
@@ -101,6 +125,9 @@ type loopback struct {
 	lanes int
 	ref   ina.Reference
 	psn   uint32
+
+	costs []float64 // of a packet that is sent or received, seconds: of each round that counts
+	lost  int       // packets
 }
 
 func newLoopback(lanes int) (*loopback, error) {
@@ -116,6 +143,38 @@ func newLoopback(lanes int) (*loopback, error) {
 	}
 	l.to = udp.Address([4]byte{127, 0, 0, 1}, port)
 	return l, nil
+}
+
+// sample does a round, and notes what a packet costs if it counts. A round in which packets were lost does not: it has
+// waited for them.
+func (l *loopback) sample(counts bool) error {
+	began := l.clock.Now()
+	n, err := l.round()
+	const sent = engineRound * udp.Batch
+	switch took := l.clock.Now() - began; {
+	case err != nil:
+		return err
+	case n < sent:
+		l.lost += sent - n
+	case counts:
+		l.costs = append(l.costs, took.Seconds()/(2*sent))
+	}
+	return nil
+}
+
+// loss is an error that says how many packets were lost; nil of none.
+func (l *loopback) loss() error {
+	if l.lost == 0 {
+		return nil
+	}
+	return fmt.Errorf("the loopback device lost %d packets of %.0f bytes: let sockets have more memory (sysctl net.core.rmem_max), "+
+		"and its firewall let them pass", l.lost, frameBytes(l.lanes))
+}
+
+// median is that of the costs, of at least one.
+func (l *loopback) median() float64 {
+	slices.Sort(l.costs)
+	return l.costs[len(l.costs)/2]
 }
 
 // round sends some batches, and receives each before the next; n packets arrived.
@@ -164,7 +223,7 @@ func (l *loopback) receive() (n int, err error) {
 		waited = got == 0
 		for _, p := range l.sock.Packets[:got] {
 			h, err := ina.ParseHeader(p)
-			if err != nil {
+			if err != nil || int(h.Lanes) != l.lanes {
 				continue // it is somebody else's
 			}
 			if wrong := l.ref.Check(p[ina.HeaderLen:ina.HeaderLen+4*int(h.Lanes)], h.PSN); wrong > 0 {
