@@ -423,3 +423,24 @@ steps = 2`
 		}
 	}
 }
+
+// What is expected of a predictor that nobody asks is skipped, and says why; all else is judged.
+func TestUnasked(t *testing.T) {
+	r := &run{
+		spec: &spec.Spec{Predictor: &spec.Predictor{Name: "mine"}}, external: []predictor.Predictor{{Name: "mine"}},
+		rec: &results.Record{Expect: []results.Expect{
+			{Metric: "jct", Predictor: "mine"}, {Metric: "avg_jct", Predictor: "mine", Skip: "no point has it"},
+			{Metric: "jct", Predictor: "replay"}, {Metric: "avg_jct", Predictor: "mine", Against: "mine"},
+		}},
+	}
+	r.unasked("a batch system simulates elsewhere")
+	const why = "external predictors were not asked: a batch system simulates elsewhere"
+	for i, want := range []string{why, "no point has it", "", ""} {
+		if got := r.rec.Expect[i].Skip; got != want {
+			t.Errorf("expectation %d is skipped as %q, want %q", i+1, got, want)
+		}
+	}
+	if r.Asks() || !slices.Equal(r.rec.Warnings, []string{why}) {
+		t.Errorf("asks: %v, warnings %q", r.Asks(), r.rec.Warnings)
+	}
+}
