@@ -22,7 +22,7 @@ func externals(s *spec.Spec, more []predictor.Predictor) ([]predictor.Predictor,
 		out = append(out, predictor.Predictor{Name: p.Name, Command: p.Command, Dir: filepath.Dir(s.File), Timeout: time.Duration(p.Timeout)})
 	}
 	for _, p := range more {
-		if err := spec.CheckPredictor(p); err != nil {
+		if err := s.CheckPredictor(p); err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(out, func(o predictor.Predictor) bool { return o.Name == p.Name }) {

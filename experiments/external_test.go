@@ -444,3 +444,25 @@ func TestUnasked(t *testing.T) {
 		t.Errorf("asks: %v, warnings %q", r.Asks(), r.rec.Warnings)
 	}
 }
+
+// A predictor is not called as what predicts an experiment's figures already: nobody could tell whose they are.
+func TestPredictorOfAnothersName(t *testing.T) {
+	const operations = `version = 1
+[clos]
+down = [2, 2]
+up = [1, 1]
+[operations]
+jobs = 2
+`
+	const own = "[predictor]\nname = \"operations\"\ncommand = [\"x\"]\n"
+	if _, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(operations+own), nil); err == nil || !strings.Contains(err.Error(), "means something else") {
+		t.Errorf("[predictor]: error %v", err)
+	}
+	s, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(operations), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := externals(s, []predictor.Predictor{{Name: "operations", Command: []string{"x"}}}); err == nil || !strings.Contains(err.Error(), "means something else") {
+		t.Errorf("--predictor: error %v", err)
+	}
+}

@@ -40,7 +40,7 @@ import time
 
 TCP_PAYLOAD = 1448 / 1514  # of a frame
 GB = 1 << 30  # B, as ASTRA-sim's analytical network has it
-MOST_RANKS = 4096  # of a job: each has a name of its trace
+MOST_RANKS = 4096  # of a job: each has a link to a file
 MOST_LAYERS = 4096
 MOST_OUTPUT, LINE = 16 << 20, 256  # B, the latter of each layer of each rank
 IMPLEMENTATIONS = {"ring": "ring", "halving-doubling": "halvingDoubling", "halving-doubling-near": "halvingDoubling"}
