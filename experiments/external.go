@@ -22,7 +22,7 @@ func externals(s *spec.Spec, more []predictor.Predictor) ([]predictor.Predictor,
 		out = append(out, predictor.Predictor{Name: p.Name, Command: p.Command, Dir: filepath.Dir(s.File), Timeout: time.Duration(p.Timeout)})
 	}
 	for _, p := range more {
-		if err := spec.CheckPredictor(p); err != nil {
+		if err := s.CheckPredictor(p); err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(out, func(o predictor.Predictor) bool { return o.Name == p.Name }) {
@@ -46,12 +46,10 @@ func (r *run) rehearse(ctx context.Context) error {
 	}
 	switch {
 	case r.spec.Kind().Virtual && kinds.Simulator(p.Spec, r.opt.Driver) == nil:
-		r.external = nil
-		r.Warn(fmt.Sprintf("external predictors were not asked: of %v they are told what is simulated, --on sim", r.spec.Kind()))
+		r.unasked(fmt.Sprintf("of %v they are told what is simulated, --on sim", r.spec.Kind()))
 		return nil
 	case r.opt.Batch != nil:
-		r.external = nil
-		r.Warn("external predictors were not asked: a batch system simulates elsewhere, and they are told of what is simulated here")
+		r.unasked("a batch system simulates elsewhere, and they are told of what is simulated here")
 		return nil
 	case p.Plan == nil:
 		return nil // nothing is placed yet
@@ -126,9 +124,21 @@ func (r *run) Ask(ctx context.Context, p study.Planned, req *predictor.Request, 
 	}
 }
 
-// asks says whether a predictor of such a name is asked.
-func (r *run) asks(name string) bool {
-	return slices.ContainsFunc(r.external, func(x predictor.Predictor) bool { return x.Name == name })
+// unasked has no predictor of others be asked in this run, and says why. What is expected of the experiment's own is skipped.
+func (r *run) unasked(why string) {
+	r.external = nil
+	why = "external predictors were not asked: " + why
+	r.Warn(why)
+	for i := range r.rec.Expect {
+		if e := &r.rec.Expect[i]; e.Skip == "" && r.foreign(e) {
+			e.Skip = why
+		}
+	}
+}
+
+// foreign says whether an expectation holds what is observed against the experiment's own predictor.
+func (r *run) foreign(e *results.Expect) bool {
+	return r.spec.Predictor != nil && e.Against == "" && e.Predictor == r.spec.Predictor.Name
 }
 
 // askSimulated puts what predictors of others say of a repeat that was simulated beside what it came to.

@@ -423,3 +423,46 @@ steps = 2`
 		}
 	}
 }
+
+// What is expected of a predictor that nobody asks is skipped, and says why; all else is judged.
+func TestUnasked(t *testing.T) {
+	r := &run{
+		spec: &spec.Spec{Predictor: &spec.Predictor{Name: "mine"}}, external: []predictor.Predictor{{Name: "mine"}},
+		rec: &results.Record{Expect: []results.Expect{
+			{Metric: "jct", Predictor: "mine"}, {Metric: "avg_jct", Predictor: "mine", Skip: "no point has it"},
+			{Metric: "jct", Predictor: "replay"}, {Metric: "avg_jct", Predictor: "mine", Against: "mine"},
+		}},
+	}
+	r.unasked("a batch system simulates elsewhere")
+	const why = "external predictors were not asked: a batch system simulates elsewhere"
+	for i, want := range []string{why, "no point has it", "", ""} {
+		if got := r.rec.Expect[i].Skip; got != want {
+			t.Errorf("expectation %d is skipped as %q, want %q", i+1, got, want)
+		}
+	}
+	if r.Asks() || !slices.Equal(r.rec.Warnings, []string{why}) {
+		t.Errorf("asks: %v, warnings %q", r.Asks(), r.rec.Warnings)
+	}
+}
+
+// A predictor is not called as what predicts an experiment's figures already: nobody could tell whose they are.
+func TestPredictorOfAnothersName(t *testing.T) {
+	const operations = `version = 1
+[clos]
+down = [2, 2]
+up = [1, 1]
+[operations]
+jobs = 2
+`
+	const own = "[predictor]\nname = \"operations\"\ncommand = [\"x\"]\n"
+	if _, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(operations+own), nil); err == nil || !strings.Contains(err.Error(), "means something else") {
+		t.Errorf("[predictor]: error %v", err)
+	}
+	s, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(operations), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := externals(s, []predictor.Predictor{{Name: "operations", Command: []string{"x"}}}); err == nil || !strings.Contains(err.Error(), "means something else") {
+		t.Errorf("--predictor: error %v", err)
+	}
+}

@@ -30,18 +30,19 @@ import json
 import math
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 TCP_PAYLOAD = 1448 / 1514  # of a frame
 GB = 1 << 30  # B, as ASTRA-sim's analytical network has it
-MOST_RANKS = 4096  # of a job: each has a file
+MOST_RANKS = 4096  # of a job: each has a link to a file
 MOST_LAYERS = 4096
-MOST_OUTPUT = 16 << 20  # B
+MOST_OUTPUT, LINE = 16 << 20, 256  # B, the latter of each layer of each rank
 IMPLEMENTATIONS = {"ring": "ring", "halving-doubling": "halvingDoubling", "halving-doubling-near": "halvingDoubling"}
 
 
@@ -108,7 +109,7 @@ class Program:
         if not self.binary:
             raise Refused("no program %s: --binary names one of ASTRA-sim's analytical backend" % binary)
         self.binary = os.path.abspath(self.binary)
-        self.end, self.timeout, self.keep = time.monotonic() + timeout, timeout, keep
+        self.end, self.timeout, self.keep = time.monotonic() + timeout, timeout, new_folder(keep) if keep else None
         self.known = {}
 
     def seconds(self, implementation, ranks, rate, delay, layers):
@@ -117,7 +118,7 @@ class Program:
         if key not in self.known:
             if self.keep:
                 folder = os.path.join(self.keep, "run%d" % (1 + len(self.known)))
-                os.makedirs(folder, exist_ok=True)
+                os.mkdir(folder)
                 self.known[key] = self.ask(folder, *key)
             else:
                 with tempfile.TemporaryDirectory(prefix="astrasim-") as folder:
@@ -131,7 +132,7 @@ class Program:
                 file.write(content if isinstance(content, bytes) else content.encode())
             return path
 
-        network = write("network.yml", "topology: [ FullyConnected ]\nnpus_count: [ %d ]\nbandwidth: [ %.9f ]  # GB/s\nlatency: [ %.3f ]  # ns\n"
+        network = write("network.yml", "topology: [ FullyConnected ]\nnpus_count: [ %d ]\nbandwidth: [ %.9g ]  # GB/s\nlatency: [ %.3f ]  # ns\n"
                         % (ranks, rate / 8 / GB, delay * 1e9))
         system = write("system.json", json.dumps({
             "scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1, "preferred-dataset-splits": 1,
@@ -140,54 +141,81 @@ class Program:
             "collective-optimization": "localBWAware", "local-mem-bw": 1600, "boost-mode": 0,
         }))
         memory = write("memory.json", json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}))
-        trace = execution_trace(layers)
-        for rank in range(ranks):
-            write("workload.%d.et" % rank, trace)
+        write("workload.0.et", execution_trace(layers))
+        for rank in range(1, ranks):  # which all do the same
+            os.symlink("workload.0.et", os.path.join(folder, "workload.%d.et" % rank))
         said = self.run(folder, [
             "--workload-configuration=" + os.path.abspath(os.path.join(folder, "workload")), "--system-configuration=" + system,
-            "--remote-memory-configuration=" + memory, "--network-configuration=" + network])
-        cycles = {int(rank): int(n) for rank, n in re.findall(r"sys\[(\d{1,9})\] finished, (\d{1,18}) cycles", said)}
+            "--remote-memory-configuration=" + memory, "--network-configuration=" + network],
+            MOST_OUTPUT + LINE * ranks * len(layers))
+        cycles = {int(rank): int(n) for rank, n in re.findall(rb"sys\[(\d{1,9})\] finished, (\d{1,18}) cycles", said)}
         if sorted(cycles) != list(range(ranks)):
             raise Refused("%s says when %d of %d ranks finished, and ends with: %s" % (self.binary, len(cycles), ranks, tail(said)))
         return max(cycles.values()) / 1e9
 
-    def run(self, folder, arguments):
-        left = self.end - time.monotonic()
-        if left <= 0:
+    def run(self, folder, arguments, most):
+        """What the program prints, at most so many bytes."""
+        if time.monotonic() >= self.end:
             raise Refused("no time is left after %g s: --timeout is for all runs of the program together" % self.timeout)
-        try:
+        try:  # in a session of its own, so that all that it starts ends with it
             program = subprocess.Popen([self.binary] + arguments, cwd=folder, stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         except OSError as e:
             raise Refused("%s cannot be started: %s" % (self.binary, e.strerror))
-        late = threading.Event()
-
-        def stop():
-            late.set()
-            program.kill()
-
-        timer = threading.Timer(left, stop)
-        timer.start()
         try:
-            said = program.stdout.read(MOST_OUTPUT + 1)
-            if len(said) > MOST_OUTPUT:
-                program.kill()
-            code = program.wait()
+            said = self.hear(program.stdout.fileno(), most)
+            code = program.wait(max(0.001, self.end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise self.late()
         finally:
-            timer.cancel()
-            program.stdout.close()
-        if len(said) > MOST_OUTPUT:
-            raise Refused("%s printed more than %d MiB" % (self.binary, MOST_OUTPUT >> 20))
-        said = said.decode(errors="replace")
-        if late.is_set():
-            raise Refused("%s had not finished after %g s, for which --timeout lets all its runs go on together" % (self.binary, self.timeout))
+            stop(program)
         if code != 0:
-            raise Refused("%s ended with code %d: %s" % (self.binary, code, tail(said)))
+            raise Refused("%s ended %s %d: %s" % (self.binary, "with code" if code > 0 else "by signal", abs(code), tail(said)))
         return said
 
+    def hear(self, pipe, most):
+        """What comes out of a pipe until it is closed."""
+        said = bytearray()
+        while True:
+            left = self.end - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                raise self.late()
+            part = os.read(pipe, 1 << 16)
+            if not part:
+                return bytes(said)
+            said += part
+            if len(said) > most:
+                raise Refused("%s printed more than %d MiB" % (self.binary, most >> 20))
 
-def tail(text):
-    return repr(text.strip()[-500:])
+    def late(self):
+        return Refused("%s had not finished after %g s, for which --timeout lets all its runs go on together" % (self.binary, self.timeout))
+
+
+def stop(program):
+    """Ends a program, and what is left of all that it started."""
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    program.wait()
+    program.stdout.close()
+
+
+def new_folder(parent):
+    """A folder of this request's own, as a predictor is started for each."""
+    os.makedirs(parent, exist_ok=True)
+    number = 1
+    while True:
+        folder = os.path.join(parent, "request%d" % number)
+        try:
+            os.mkdir(folder)
+            return folder
+        except FileExistsError:
+            number += 1
+
+
+def tail(said):
+    return repr(said[-500:].decode(errors="replace").strip())
 
 
 class Network:
@@ -272,6 +300,8 @@ class Model:
         """Frames of a job that are on each link at once."""
         if job["collective"] in ("ina", "ps"):
             return packets(self.network, job)
+        if job["hops"]:  # a ring's ways, which are not always the shortest that this program finds first
+            return collections.Counter(job["hops"])
         most = collections.Counter()
         for pairs in steps(job):
             most |= crossings(self.network, pairs)
@@ -345,6 +375,7 @@ def main():
     given = flags.parse_args()
     if given.stream < 1 or not 0 < given.timeout < 1e6:
         flags.error("--stream and --timeout are above 0")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("astrasim.py: ended by SIGTERM"))  # with its files, and the program
     request = json.load(sys.stdin)
     if request["schema"] not in (1, 2):
         sys.exit("astrasim.py knows schemas 1 and 2, and this is %s" % request["schema"])
@@ -352,8 +383,8 @@ def main():
         sys.exit("astrasim.py: jobs of [operations] take turns with trees, which ASTRA-sim does not have")
     try:
         model = Model(request, Program(given.binary, given.timeout, given.keep), given.aggregation, given.stream)
-        json.dump(model.answer(), sys.stdout, allow_nan=False)
-    except Refused as e:
+        sys.stdout.write(json.dumps(model.answer(), allow_nan=False))  # all of it, or nothing
+    except (Refused, OSError) as e:
         sys.exit("astrasim.py: %s" % e)
 
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/inabench/inabench/internal/bounded"
 )
@@ -58,6 +60,9 @@ type JCT struct {
 
 // slack is what a load may be above a link's rate, and a share above 1, for rounding.
 const slack = 1e-6
+
+// most is what a rate, bit/s, and a time, s, may be: of all that are, sums and squares are finite, too.
+const most = 1e18
 
 // ParseAnswer reads an answer to a request. The error wraps ErrAnswer and has everything that is
 // wrong with it.
@@ -187,12 +192,21 @@ func (c *checker) phase(i int, p *PhaseAnswer) {
 	for k := range p.Jobs {
 		a := &p.Jobs[k]
 		j := job[a.Name]
-		if j == nil || j.Local {
+		switch {
+		case j == nil:
+			continue
+		case j.Local:
+			if a.Goodput != nil || a.WireRate != nil || len(a.Shares) > 0 {
+				c.Add("%sjob %q is local: it sends nothing, and has only a jct", at, a.Name)
+			}
 			continue
 		}
-		c.number(a.Goodput, math.Inf(1), at, "goodput of %s", a.Name)
+		if !c.limits(a.Bottleneck) {
+			c.Add("%sbottleneck of %s is %q, want a link, \"SWITCH aggregators\", \"rate limit\", \"window\" or \"none\"", at, a.Name, a.Bottleneck)
+		}
+		c.number(a.Goodput, most, at, "goodput of %s", a.Name)
 		if a.WireRate != nil {
-			c.number(a.WireRate, math.Inf(1), at, "wire_rate of %s", a.Name)
+			c.number(a.WireRate, most, at, "wire_rate of %s", a.Name)
 		}
 		tree := names(j.Tree, func(n Node) string { return n.Switch })
 		c.once(at, "switch of job "+a.Name, names(a.Shares, func(s Share) string { return s.Switch }), tree)
@@ -213,6 +227,18 @@ func (c *checker) phase(i int, p *PhaseAnswer) {
 	}
 }
 
+// limits says whether a text is a bottleneck: regimes are told by it.
+func (c *checker) limits(bottleneck string) bool {
+	sw, memory := strings.CutSuffix(bottleneck, " aggregators")
+	switch {
+	case slices.Contains([]string{"", "rate limit", "window", "none"}, bottleneck):
+		return true
+	case memory:
+		return slices.ContainsFunc(c.req.Switches, func(s Switch) bool { return s.Name == sw })
+	}
+	return slices.ContainsFunc(c.req.Links, func(l Link) bool { return l.Name == bottleneck })
+}
+
 func (c *checker) jct(list []JCT) {
 	seen := c.once("jct: ", "job", names(list, func(j JCT) string { return j.Job }), names(c.req.Jobs, func(j Job) string { return j.Name }))
 	for i := range c.req.Jobs {
@@ -224,6 +250,6 @@ func (c *checker) jct(list []JCT) {
 		}
 	}
 	for _, j := range list {
-		c.number(j.Seconds, math.Inf(1), "", "jct of %s", j.Job)
+		c.number(j.Seconds, most, "", "jct of %s", j.Job)
 	}
 }

@@ -1,13 +1,18 @@
 package predictor
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -129,6 +134,8 @@ func TestAstraSimRefuses(t *testing.T) {
 		{"half of them", "echo 'sys[0] finished, 5 cycles, exposed communication 5 cycles.'", nil, ring, "when 1 of 2 ranks"},
 		{"a flood", "exec yes", nil, ring, "printed more than 16 MiB"},
 		{"endless", "exec sleep 1000", []string{"--timeout", "0.2"}, ring, "had not finished after 0.2 s"},
+		{"endless, of a child", "sleep 1000; true", []string{"--timeout", "0.2"}, ring, "had not finished after 0.2 s"},
+		{"killed", "kill -9 $$", nil, ring, "ended by signal 9"},
 		{"not there", "", []string{"--binary", "/not/there"}, ring, "no program /not/there"},
 		{"three ranks", "", nil, with(func(j *Job) { j.Collective, j.Workers = "halving-doubling", workers(1, 2, 3) }), "job A: halving and doubling is for a power of two ranks, and it has 3"},
 		{"another collective", "", nil, with(func(j *Job) { j.Collective = "recursive-doubling" }), "job A reduces by recursive-doubling, which ASTRA-sim has no implementation of"},
@@ -150,5 +157,101 @@ func TestAstraSimRefuses(t *testing.T) {
 	req.Schema = 3
 	if _, err := astraSim(t, "").Predict(t.Context(), req); err == nil || !strings.Contains(err.Error(), "knows schemas 1 and 2, and this is 3") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A ring takes the ways that its request has: of messages that cross a cable twice, that has half of its rate.
+func TestAstraSimWays(t *testing.T) {
+	const mib = 1 << 20
+	req := rack(2)
+	req.Jobs = []Job{{
+		Name: "A", Collective: "ring", Workers: workers(1, 2), Layers: []Layer{{Bytes: mib}}, Iterations: 1,
+		Hops: []string{"h1->tor1", "h1->tor1", "tor1->h2", "h2->tor1", "tor1->h1"},
+	}}
+	a, err := astraSim(t, standIn(t)).Predict(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 2 * (10e-6 + 8*mib/2/(100e9*1448/1514/2.))
+	if got := *a.JCT[0].Seconds; math.Abs(got/want-1) > 1e-4 {
+		t.Errorf("it takes %v s, want %v", got, want)
+	}
+}
+
+// TestAstraSimPrints: the program has lines of each layer of each rank, which are more than any number of lines that is fixed.
+func TestAstraSimPrints(t *testing.T) {
+	req := rack(2)
+	req.Jobs = []Job{{Name: "A", Collective: "ring", Workers: workers(1, 2), Layers: slices.Repeat([]Layer{{Bytes: 8}}, 4096), Iterations: 1}}
+	const script = `head -c 17500000 /dev/zero | tr '\0' '\n'
+echo 'sys[1] finished, 7000 cycles, exposed communication 7000 cycles.'
+echo 'sys[0] finished, 5000 cycles, exposed communication 5000 cycles.'`
+	a, err := astraSim(t, script).Predict(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := *a.JCT[0].Seconds; math.Abs(got-7e-6) > 1e-12 {
+		t.Errorf("it takes %v s", got)
+	}
+}
+
+// TestAstraSimKeeps: what one request had the program read is not mixed up with what another had.
+func TestAstraSimKeeps(t *testing.T) {
+	p := astraSim(t, standIn(t), "--keep", "kept")
+	req := rack(2)
+	for range 2 {
+		req.Jobs = append(req.Jobs, Job{
+			Name: fmt.Sprintf("job%d", len(req.Jobs)), Collective: "ring", Workers: workers(1, 2), Iterations: 1,
+			Layers: []Layer{{Bytes: 1 << 20, Compute: float64(len(req.Jobs))}},
+		})
+		if _, err := p.Predict(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := filepath.Glob(filepath.Join(p.Dir, "kept", "*", "*", "workload.1.et"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"request1/run1", "request2/run1", "request2/run2"} {
+		if len(got) != 3 || got[i] != filepath.Join(p.Dir, "kept", want, "workload.1.et") {
+			t.Errorf("%q are kept, want %s", got, want)
+		}
+	}
+}
+
+// TestAstraSimEnds: who is told to end leaves no files behind.
+func TestAstraSimEnds(t *testing.T) {
+	dir := t.TempDir()
+	p := astraSim(t, `: > "$TMPDIR/started"; sleep 1000; true`)
+	req := rack(2)
+	req.Jobs = []Job{{Name: "A", Collective: "ring", Workers: workers(1, 2), Layers: []Layer{{Bytes: 1 << 20}}, Iterations: 1}}
+	text, err := json.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(p.Command[0], p.Command[1:]...)
+	cmd.Stdin, cmd.Env = bytes.NewReader(text), append(os.Environ(), "TMPDIR="+dir)
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for tries := 0; ; tries++ {
+		if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+			break
+		}
+		if tries == 10_000 {
+			cmd.Process.Kill()
+			t.Fatal("the program does not start")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "ended by SIGTERM") {
+		t.Errorf("%v, it said %q", err, &said)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "astrasim-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
 	}
 }

@@ -171,8 +171,10 @@ type Predictor struct {
 	Timeout time.Duration
 }
 
-// maxAnswer bounds what a predictor may write, whatever it was asked. One whose time is up is asked to end, twice, for grace seconds each.
+// maxAsked bounds a request, which is passed on within another document, and maxAnswer what a predictor may write, whatever
+// it was asked; both in bytes. One whose time is up is asked to end, twice, for grace seconds each.
 const (
+	maxAsked  = 32 << 20
 	maxAnswer = 16 << 20
 	grace     = 0.2
 )
@@ -188,6 +190,10 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 	enc.SetEscapeHTML(false) // of the arrows of links
 	if err := enc.Encode(req); err != nil {
 		return nil, fmt.Errorf("predictor %s: %w", p.Name, err)
+	}
+	if doc.Len() > maxAsked {
+		return nil, fmt.Errorf("predictor %s: not asked, as its request would have %d MiB, and may have %d: of fewer jobs it has less",
+			p.Name, doc.Len()>>20, maxAsked>>20)
 	}
 	limit := p.Timeout
 	if limit <= 0 {

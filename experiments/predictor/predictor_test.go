@@ -72,6 +72,11 @@ func TestParseAnswer(t *testing.T) {
 		{"switch", `"tor1", "share"`, `"tor9", "share"`, []string{`phase 1: unknown switch of job A "tor9"`}},
 		{"link", `"h1->tor1"`, `"h1->tor2"`, []string{`phase 1: unknown link "h1->tor2"`}},
 		{"load", `1000000000.0000001`, `1.1e9`, []string{"load of h1->tor1 is 1.1e+09, above 1e+09"}},
+		{"absurd rate", `9e8`, `1e300`, []string{"phase 1: goodput of A is 1e+300, above 1e+18"}}, // its square is infinite
+		{"absurd time", `12.5`, `1e308`, []string{"jct of A is 1e+308, above 1e+18"}},             // two of them are
+		{"rate of a local job", `"tor1->h3"}`, `"tor1->h3"}, {"name": "L", "goodput": -1}`, []string{`phase 1: job "L" is local`}},
+		{"bottleneck", `"tor1->h3"`, `"tor1"`, []string{`phase 1: bottleneck of A is "tor1", want a link`}},
+		{"bottleneck of no switch", `"tor1->h3"`, `"tor9 aggregators"`, []string{`bottleneck of A is "tor9 aggregators"`}},
 		{"jct", `"job": "L"`, `"job": "B"`, []string{"jct of B, which has no number of iterations"}},
 		{"all at once", `{"name": "B", "goodput": 0}, {"name": "A", "goodput": 5e8}]}],
 	"jct": [{"job": "A", "seconds": 12.5}`, `{"name": "A", "goodput": -5e8}]}],
@@ -282,6 +287,11 @@ func TestPredict(t *testing.T) {
 				t.Errorf("%d bytes of error", len(err.Error()))
 			}
 		})
+	}
+	large := asked()
+	large.Experiment = strings.Repeat("x", maxAsked)
+	if _, err := shell("touch started").Predict(t.Context(), large); err == nil || !strings.Contains(err.Error(), "mine: not asked, as its request would have 32 MiB") {
+		t.Errorf("a request that is too long: %.200v", err)
 	}
 	for _, p := range []Predictor{{Name: "mine"}, {Name: "mine", Command: []string{"./not-there"}}} {
 		if _, err := p.Predict(t.Context(), asked()); err == nil || !strings.Contains(err.Error(), "predictor mine") {

@@ -26,11 +26,24 @@ func CheckPredictor(p predictor.Predictor) error {
 	case !JobName.MatchString(p.Name):
 		return Invalidf("predictor %q: a name has letters, digits, '_' and '-'", p.Name)
 	case slices.Contains(reserved(), p.Name), slices.Contains(Drivers, p.Name):
-		return Invalidf("predictor %q: the name means something else here", p.Name)
+		return taken(p.Name)
 	case len(p.Command) == 0 || p.Command[0] == "":
 		return Invalidf("predictor %s: no command", p.Name)
 	}
 	return nil
+}
+
+// CheckPredictor is the function of that name, for predictors of this experiment: what its figures are predicted by already
+// has its name, too.
+func (s *Spec) CheckPredictor(p predictor.Predictor) error {
+	if slices.Contains(s.Study().Predictors(), p.Name) {
+		return taken(p.Name)
+	}
+	return CheckPredictor(p)
+}
+
+func taken(name string) error {
+	return Invalidf("predictor %q: the name means something else here", name)
 }
 
 func (c *Checker) predictor() {
@@ -46,7 +59,7 @@ func (c *Checker) predictor() {
 	case c.Has("predictor.command") && (len(p.Command) == 0 || p.Command[0] == "") && !c.Reported("predictor.command"):
 		c.Problemf("predictor.command", `write command = ["python3", "sim.py"]`, "empty command")
 	case len(p.Command) > 0 && !c.Reported("predictor.name"):
-		if err := CheckPredictor(predictor.Predictor{Name: p.Name, Command: p.Command}); err != nil {
+		if err := c.Spec.CheckPredictor(predictor.Predictor{Name: p.Name, Command: p.Command}); err != nil {
 			at := "predictor.name"
 			if !c.Has(at) {
 				at = "predictor"

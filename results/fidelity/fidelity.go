@@ -255,7 +255,7 @@ func Compare(recs []*results.Record, o Options) (*Report, error) {
 		return out, nil
 	}
 	for i := range recs[1:] {
-		out.Models = append(out.Models, sides[0].against(out.Runs[i+1].Name, recs[i+1], sides[i+1].observed, sides))
+		out.Models = append(out.Models, sides[0].against(out.Runs[i+1].Name, recs[i+1], sides[i+1].observed, nil, sides))
 	}
 	var seen []string
 	for i, rec := range recs {
@@ -264,7 +264,11 @@ func Compare(recs []*results.Record, o Options) (*Report, error) {
 				continue
 			}
 			seen = append(seen, p)
-			m := sides[0].against(p, rec, sides[i].predicted[p], sides)
+			var own map[key]heard
+			if i == 0 {
+				own = sides[0].heard[p]
+			}
+			m := sides[0].against(p, rec, sides[i].predicted[p], own, sides)
 			m.Kind = results.Predicted
 			out.Models = append(out.Models, m)
 		}
@@ -359,6 +363,32 @@ type side struct {
 	repeats    map[key]int
 	limits     map[key]string // bottleneck, of a job: Metric is empty
 	spoilt     []string
+
+	// heard are what was observed in those repeats in which a predictor said something of it, where that is not all of them:
+	// repeats may have other jobs.
+	heard map[string]map[key]heard
+}
+
+// heard is a figure in some repeats.
+type heard struct {
+	results.Figure
+	repeats int
+}
+
+// repeated is a figure of a repeat.
+type repeated struct {
+	results.Figure
+	repeat int
+}
+
+// figures are those of a list, of the repeats that are wanted.
+func figures(list []repeated, want func(repeat int) bool) (out []results.Figure) {
+	for _, f := range list {
+		if want(f.repeat) {
+			out = append(out, f.Figure)
+		}
+	}
+	return out
 }
 
 // passed over: counts, times that nobody models, and what follows from other figures.
@@ -379,8 +409,9 @@ func classOf(metric, of string) (Class, bool) {
 }
 
 func read(rec *results.Record) *side {
-	s := &side{rec: rec, observed: map[key]results.Figure{}, predicted: map[string]map[key]results.Figure{}, repeats: map[key]int{}, limits: map[key]string{}}
-	observed, predicted := map[key][]results.Figure{}, map[string]map[key][]results.Figure{}
+	s := &side{rec: rec, observed: map[key]results.Figure{}, predicted: map[string]map[key]results.Figure{}, repeats: map[key]int{}, limits: map[key]string{},
+		heard: map[string]map[key]heard{}}
+	observed, predicted := map[key][]repeated{}, map[string]map[key][]repeated{}
 	trust := map[key]int{}
 	for _, p := range rec.Points {
 		if why := p.Unsound(); why != "" {
@@ -412,24 +443,33 @@ func read(rec *results.Record) *side {
 					if _, ok := observed[k]; !ok {
 						s.keys = append(s.keys, k)
 					}
-					observed[k] = append(observed[k], f)
+					observed[k] = append(observed[k], repeated{f, p.Repeat})
 					continue
 				}
 				if predicted[f.Predictor] == nil {
-					predicted[f.Predictor] = map[key][]results.Figure{}
+					predicted[f.Predictor] = map[key][]repeated{}
 					s.predictors = append(s.predictors, f.Predictor)
 				}
-				predicted[f.Predictor][k] = append(predicted[f.Predictor][k], f)
+				predicted[f.Predictor][k] = append(predicted[f.Predictor][k], repeated{f, p.Repeat})
 			}
 		}
 	}
+	always := func(int) bool { return true }
 	for k, all := range observed {
-		s.observed[k], s.repeats[k] = results.Combine(all), len(all)
+		s.observed[k], s.repeats[k] = results.Combine(figures(all, always)), len(all)
 	}
 	for p, all := range predicted {
-		s.predicted[p] = map[key]results.Figure{}
-		for k, f := range all {
-			s.predicted[p][k] = results.Combine(f)
+		s.predicted[p], s.heard[p] = map[key]results.Figure{}, map[key]heard{}
+		for k, said := range all {
+			s.predicted[p][k] = results.Combine(figures(said, always))
+			spoke := map[int]bool{}
+			for _, f := range said {
+				spoke[f.repeat] = true
+			}
+			of := figures(observed[k], func(repeat int) bool { return spoke[repeat] })
+			if n := len(of); 0 < n && n < len(observed[k]) {
+				s.heard[p][k] = heard{results.Combine(of), n}
+			}
 		}
 	}
 	return s
@@ -470,8 +510,8 @@ func regime(k key, c Class, sides []*side) Regime {
 // idle is the part of the busiest link's rate below which a link carries nothing to speak of.
 const idle = 0.01
 
-// against holds a model's figures against the reference's.
-func (s *side) against(name string, of *results.Record, model map[key]results.Figure, sides []*side) Model {
+// against holds a model's figures against the reference's, and those of which only some repeats were heard against these.
+func (s *side) against(name string, of *results.Record, model map[key]results.Figure, some map[key]heard, sides []*side) Model {
 	m := Model{Name: name, Kind: of.Kind, Run: of.ID, Groups: []Group{}, Errors: []Error{}}
 	type span struct {
 		point, phase int
@@ -489,7 +529,10 @@ func (s *side) against(name string, of *results.Record, model map[key]results.Fi
 		}
 	}
 	for _, k := range s.keys {
-		f := s.observed[k]
+		f, repeats := s.observed[k], s.repeats[k]
+		if h, ok := some[k]; ok {
+			f, repeats = h.Figure, h.repeats
+		}
 		c, _ := classOf(k.metric, k.of)
 		g, ok := model[k]
 		if !ok {
@@ -499,7 +542,7 @@ func (s *side) against(name string, of *results.Record, model map[key]results.Fi
 			continue
 		}
 		e := Error{Point: k.labels, Phase: k.phase, Class: c, Metric: k.metric, Of: k.of, Unit: f.Unit, Regime: regime(k, c, sides),
-			Reference: Interval{f.Value, f.Lo, f.Hi}, Model: Interval{g.Value, g.Lo, g.Hi}, Repeats: s.repeats[k]}
+			Reference: Interval{f.Value, f.Lo, f.Hi}, Model: Interval{g.Value, g.Lo, g.Hi}, Repeats: repeats}
 		over := f.Value
 		if c == Link {
 			top := busiest[span{k.point, k.phase, k.metric}]

@@ -425,6 +425,32 @@ func TestPredictors(t *testing.T) {
 	}
 }
 
+// TestLostRepeats: repeats may have other jobs by the same names, so that a predictor that failed in one is held against the
+// others alone.
+func TestLostRepeats(t *testing.T) {
+	rec := record("sim", "SIMSIM", 1)
+	for repeat, took := range []float64{100, 400, 200} {
+		ph := results.Phase{Figures: []results.Figure{seen(rec, "jct", "A", took, 0), said("whole", "jct", "A", took, "")}}
+		if repeat != 1 {
+			ph.Figures = append(ph.Figures, said("lost", "jct", "A", took, ""))
+		}
+		rec.Points = append(rec.Points, results.Point{Repeat: repeat, Phases: []results.Phase{ph}})
+	}
+	r, err := Compare([]*results.Record{rec}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct {
+		reference float64
+		repeats   int
+	}{"whole": {700. / 3, 3}, "lost": {150, 2}} {
+		e := model(t, r, name).Errors[0]
+		if math.Abs(e.Error.Value) > 1e-12 || math.Abs(e.Reference.Value-want.reference) > 1e-9 || e.Repeats != want.repeats {
+			t.Errorf("%s: %+v, want a reference of %v in %d repeats, and no error", name, e, want.reference, want.repeats)
+		}
+	}
+}
+
 func TestRegimes(t *testing.T) {
 	// Memory limits what is added up of a job that keeps to its rate.
 	rec := record("netns", "NETNS1", 1)

@@ -23,10 +23,11 @@ type ran struct {
 }
 
 // ask puts what external predictors say of jobs that came and went beside what they took: the jobs, of
-// these names, on the hosts and from the times on that they had.
-func ask(ctx context.Context, b *study.Bench, set testbed.Settings, res *online.Result, names []string, list []online.Job, ph *results.Phase) error {
+// these names, on the hosts and from the times on that they had. What they cannot be told is a warning, as what was measured
+// counts without them.
+func ask(ctx context.Context, b *study.Bench, set testbed.Settings, res *online.Result, names []string, list []online.Job, ph *results.Phase) {
 	if !b.Asks() {
-		return nil
+		return
 	}
 	all := make([]ran, len(res.Jobs))
 	for i := range res.Jobs {
@@ -36,10 +37,10 @@ func ask(ctx context.Context, b *study.Bench, set testbed.Settings, res *online.
 	}
 	req, err := request(b.Planned, b.Testbed().Inventory(), set, b.Repeat, res.Summary.Makespan, all)
 	if err != nil {
-		return err
+		b.Warn(spec.Prefix(b.Labels) + "external predictors were not asked: " + err.Error())
+		return
 	}
 	b.Ask(ctx, b.Planned, req, nil, ph)
-	return nil
 }
 
 // request is what predictors are told of such jobs, on an inventory in the units of their times.

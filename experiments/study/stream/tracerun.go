@@ -223,9 +223,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 			ph.Figures = append(ph.Figures, study.Exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
 		}
 	}
-	if err := ask(ctx, b, settings, res, names, list, &ph); err != nil {
-		return point, nil, err
-	}
+	ask(ctx, b, settings, res, names, list, &ph)
 	point.Phases = []results.Phase{ph}
 	return point, traceRows(jobs, res.Replayed()), nil
 }

@@ -247,7 +247,7 @@ func (o *Operations) Headline() []string {
 }
 
 // Predictors implements study.Study.
-func (o *Operations) Predictors() []string { return []string{"operations"} }
+func (o *Operations) Predictors() []string { return []string{operated} }
 
 // Count implements study.Study.
 func (o *Operations) Count() int { return cmp.Or(o.Jobs, len(o.Table)) }
