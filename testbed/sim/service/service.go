@@ -86,8 +86,8 @@ func (c *Config) Tasks(j *Job) []time.Duration {
 
 // Slower returns what draws by what factor each iteration of a job computes longer than the job says, from its first one:
 // normally distributed around 1 with the standard deviation Jitter, cut off at 0.5 and 1.5, as far from 1 on both sides, so that
-// they are 1 on average whatever Jitter is; 1 without Jitter. Seed and the job's name
-// decide, so that a testbed can have the same draws.
+// they are 1 on average whatever Jitter is; 1 without Jitter. Seed and the job's name decide, so that a testbed can have the
+// same draws.
 func (c *Config) Slower(job string) func() float64 {
 	jitter, h := c.Jitter, fnv.New64a()
 	h.Write([]byte(job))
