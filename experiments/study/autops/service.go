@@ -44,7 +44,7 @@ type Service struct {
 	Rate    inventory.BitRate  `toml:"rate"`                   // of a NIC, as the service gets to use it, not in a lab; 0: as the inventory says
 	Latency inventory.Duration `toml:"latency" default:"10us"` // of a message, in simulations
 	Slice   inventory.Bytes    `toml:"slice" default:"16MiB"`  // larger tensors are cut into equal parts, at most so large; 0: they are not
-	Jitter  float64            `toml:"jitter" default:"0.02"`  // standard deviation of an iteration's computing, as a part of it; drawn by the seed, for all workers of a job alike
+	Jitter  float64            `toml:"jitter" default:"0.02"`  // standard deviation of an iteration's computing, as a part of it; drawn by the seed, for all workers of a job alike, and cut off at half of it
 
 	Aggregators int                `toml:"aggregators"`              // at most, temporary ones among them; 0: as many as there are hosts without GPUs, in a trace any number
 	Cluster     int                `toml:"cluster" default:"32"`     // Aggregators under one controller
@@ -61,7 +61,8 @@ type Service struct {
 	Migrate int                `toml:"migrate"`
 	Packing inventory.Duration `toml:"packing"` // how long an Aggregator takes to get a tensor ready to be copied, as with protobuf
 	// Background is how many flows there are on the link of the Aggregator with most bytes,
-	// from From on. On a testbed they go to the last host with GPUs, which is to have no worker.
+	// from From on until that Aggregator is given back, also a temporary one of a job that is profiled then. On a testbed they go
+	// to the last host with GPUs, which is to have no worker.
 	Background int                `toml:"background"`
 	From       inventory.Duration `toml:"background_from" default:"10s"` // from when on there are background flows
 

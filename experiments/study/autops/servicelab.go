@@ -166,11 +166,11 @@ func (o *Service) Run(ctx context.Context, b *study.Bench) (point *results.Point
 	}
 	res := observed(jobs, out)
 	kind := b.Kind()
-	found, missing := serviceFigures(kind, res, plain, ref)
+	found, missing := serviceFigures(kind, res, plain, ref, cfg.Background > 0)
 	ph.Figures, ph.Missing = measuredService(found), missing
 	ph.Figures = append(ph.Figures, l.own(kind, out, point.Jobs)...)
 	ph.Figures = append(ph.Figures, measuredService(stalls(kind, jobs, res))...)
-	predicted, _ := serviceFigures(results.Predicted, expected, plain, expectedRef)
+	predicted, _ := serviceFigures(results.Predicted, expected, plain, expectedRef, cfg.Background > 0)
 	for _, f := range predicted {
 		if m := serviceMetrics[f.Metric]; m.Predicted && m.Of != "aggregator" {
 			f.Predictor = served
@@ -329,9 +329,10 @@ func (l *serviceLab) standalone(ctx context.Context, j serving) (ref measuredAlo
 	return ref, nil
 }
 
-// undisturbed is a configuration as a job has it alone: iterations are all alike, as long as with jitter on average.
+// undisturbed is a configuration as a job has it alone: iterations are all alike, as long as with jitter on average, and tensors
+// that leave temporary Aggregators are ready at once.
 func undisturbed(cfg service.Config) service.Config {
-	cfg.Jitter, cfg.Background = 0, 0
+	cfg.Jitter, cfg.Background, cfg.Packing = 0, 0, 0
 	return cfg
 }
 
@@ -401,7 +402,7 @@ func observed(jobs []serving, out *deploy.Result) *service.Result {
 		}
 	}
 	for _, a := range out.Aggregators {
-		res.Machines = append(res.Machines, service.Machine{From: since(a.From), To: since(a.To), Busy: a.Stats.Busy})
+		res.Machines = append(res.Machines, service.Machine{From: since(a.From), To: since(a.To), Busy: a.Stats.Busy, Disturbed: a.Disturbed > 0})
 		if a.Disturbed > 0 {
 			res.Changes = append(res.Changes, service.Change{At: since(a.Disturbed), What: service.Disturbed})
 		}

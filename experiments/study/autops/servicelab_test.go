@@ -105,7 +105,7 @@ func TestServiceObserved(t *testing.T) {
 	if !slices.Equal(got.Changes, wantChanges) {
 		t.Errorf("changes %v", got.Changes)
 	}
-	if want := (service.Machine{From: s(0.5), To: s(19), Busy: time.Second}); len(got.Machines) != 2 || !reflect.DeepEqual(got.Machines[0], want) {
+	if want := (service.Machine{From: s(0.5), To: s(19), Busy: time.Second}); len(got.Machines) != 2 || !reflect.DeepEqual(got.Machines[0], want) || !got.Machines[1].Disturbed {
 		t.Errorf("machines %v", got.Machines)
 	}
 }
@@ -143,7 +143,7 @@ func TestServiceStalls(t *testing.T) {
 // Workers of a testbed compute as much longer, iteration by iteration, as the simulator says of the same seed; alone, as long
 // as their model says.
 func TestServiceJitter(t *testing.T) {
-	cfg := service.Config{Sum: 1e5, Jitter: 0.1, Seed: 3, Background: 4}
+	cfg := service.Config{Sum: 1e5, Jitter: 0.1, Seed: 3, Background: 4, Packing: time.Second}
 	j := serving{Job: service.Job{Name: "A", Workers: 2, Servers: 1, Iterations: 50, Tensors: []service.Tensor{{Bytes: 400, Ready: time.Millisecond}}}}
 	got, next := j.training(&cfg, 4, 0).Slower, cfg.Slower("A")
 	if len(got) != j.Iterations {
@@ -155,8 +155,8 @@ func TestServiceJitter(t *testing.T) {
 		}
 	}
 	quiet := undisturbed(cfg)
-	if got := j.training(&quiet, 4, 0).Slower; got != nil || quiet.Background != 0 {
-		t.Errorf("alone: %v, %d flows", got, quiet.Background)
+	if got := j.training(&quiet, 4, 0).Slower; got != nil || quiet.Background != 0 || quiet.Packing != 0 {
+		t.Errorf("alone: %v, %d flows, packing for %v", got, quiet.Background, quiet.Packing)
 	}
 }
 
@@ -168,9 +168,9 @@ func TestUsage(t *testing.T) {
 		{From: 15 * ms, To: 45 * ms, Usage: []float64{0, 0.9, 0.25, 0.25}},
 		{From: 12 * ms, To: 19 * ms, Usage: []float64{0, 0.7}},
 	}}
-	figures, curves := usage(results.Simulated, res, 10*ms)
+	figures, missing, curves := usage(results.Simulated, res, 10*ms)
 	want := map[string]float64{"busy_peak 0": 1, "idle 0": 0.75, "busy_peak 1": 0.25, "idle 1": 0}
-	if len(figures) != len(want) || len(curves) != 2 || len(curves[0].X) != 8 || len(curves[1].X) != 2 {
+	if len(figures) != len(want) || len(missing) > 0 || len(curves) != 2 || len(curves[0].X) != 8 || len(curves[1].X) != 2 {
 		t.Fatalf("%v, %v", figures, curves)
 	}
 	for _, f := range figures {
@@ -183,13 +183,52 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// Of an Aggregator that is there for more intervals than are kept nothing is told: the first ones are not all of them.
+func TestUsageTooShort(t *testing.T) {
+	res := &service.Result{Machines: []service.Machine{{To: (service.MaxUsage + 1) * time.Millisecond, Usage: []float64{1}}}}
+	figures, missing, curves := usage(results.Simulated, res, time.Millisecond)
+	if len(figures) > 0 || len(curves) > 0 || len(missing) != 2 || missing[0].Metric != "busy_peak" || missing[1].Metric != "idle" {
+		t.Errorf("%v, %v, %d curves", figures, missing, len(curves))
+	}
+}
+
+// Speeds beside background flows are those of a time in which there are some, or whose tensors have left them: otherwise it is
+// said why there are no such speeds.
+func TestCalm(t *testing.T) {
+	const s = time.Second
+	began, evacuated := service.Change{At: 10 * s, What: service.Disturbed}, service.Change{At: 15 * s, What: service.Evacuated}
+	for _, tt := range []struct {
+		changes []service.Change
+		to      time.Duration // of the Aggregator that is disturbed
+		end     time.Duration
+		why     string
+	}{
+		{[]service.Change{began}, 60 * s, 60 * s, ""},
+		{nil, 0, 60 * s, "job A had no background flows beside it: none began"},
+		{[]service.Change{began}, 15 * s, 15 * s, "job A trained longest without a change before background flows began"},
+		{[]service.Change{began, evacuated}, 16 * s, 60 * s, ""},
+		{[]service.Change{began, {At: 15 * s, What: service.Settled}}, 15 * s, 60 * s, "job A trained longest without a change after background flows had ended with their Aggregator"},
+	} {
+		res := &service.Result{End: tt.end, Changes: tt.changes, Machines: []service.Machine{{To: tt.to, Disturbed: tt.to > 0}}, Jobs: []service.Outcome{{Started: true, End: tt.end}}}
+		for at := s; at <= tt.end; at += s {
+			res.Jobs[0].Iterations = append(res.Jobs[0].Iterations, service.Iteration{End: at, Took: s})
+		}
+		figures, missing := serviceFigures(results.Simulated, res, []service.Job{{Name: "A"}}, []standalone{{s, s}}, true)
+		fast := slices.ContainsFunc(figures, func(f results.Figure) bool { return f.Metric == "avg_speed" })
+		told := slices.ContainsFunc(missing, func(m results.Missing) bool { return m.Metric == "avg_speed" && m.Why == tt.why })
+		if fast != (tt.why == "") || told == fast {
+			t.Errorf("%v until %v: a speed: %v, missing %v; want %q", tt.changes, tt.to, fast, missing, tt.why)
+		}
+	}
+}
+
 // When the first job was assigned anew is told, and of none nothing is.
 func TestRevertedAt(t *testing.T) {
 	res := &service.Result{Jobs: make([]service.Outcome, 1), End: time.Minute, Changes: []service.Change{
 		{At: 3 * time.Second, What: service.Settled}, {At: 27 * time.Second, What: service.Reverted}, {At: 40 * time.Second, What: service.Reverted},
 	}}
 	at := func() (all []float64) {
-		figures, _ := serviceFigures(results.Measured, res, make([]service.Job, 1), make([]standalone, 1))
+		figures, _ := serviceFigures(results.Measured, res, make([]service.Job, 1), make([]standalone, 1), false)
 		for _, f := range figures {
 			if f.Metric == "reverted_at" {
 				all = append(all, f.Value)

@@ -141,10 +141,10 @@ func (o *Service) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*stud
 		return nil, err
 	}
 	out := &study.Repetition{End: res.End.Seconds(), Curves: serviceCurves(res, plain, ref), Rows: serviceRows(jobs, res)}
-	out.Figures, out.Missing = serviceFigures(results.Simulated, res, plain, ref)
+	out.Figures, out.Missing = serviceFigures(results.Simulated, res, plain, ref, o.Background > 0)
 	if interval := o.Usage.Std(); interval > 0 {
-		figures, curves := usage(results.Simulated, res, interval)
-		out.Figures, out.Curves = append(out.Figures, figures...), append(out.Curves, curves...)
+		figures, missing, curves := usage(results.Simulated, res, interval)
+		out.Figures, out.Missing, out.Curves = append(out.Figures, figures...), append(out.Missing, missing...), append(out.Curves, curves...)
 	}
 	if o.Migrate > 0 {
 		cfg.Migrate = 0
@@ -161,12 +161,19 @@ func (o *Service) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*stud
 const drawn = 500
 
 // usage is how unevenly each Aggregator's core is in use, interval by interval: the busiest one, the part of them in which it
-// does nothing, and a curve. Only whole intervals count.
-func usage(kind results.Kind, res *service.Result, interval time.Duration) (figures []results.Figure, curves []results.Curve) {
+// does nothing, and a curve. Only whole intervals count; of an Aggregator that has more than can be kept nothing is told.
+func usage(kind results.Kind, res *service.Result, interval time.Duration) (figures []results.Figure, missing []results.Missing, curves []results.Curve) {
 	for i := range res.Machines {
 		m := &res.Machines[i]
 		of := strconv.Itoa(i)
-		first, end := int((m.From+interval-1)/interval), min(int(m.To/interval), service.MaxUsage)
+		first, end := int((m.From+interval-1)/interval), int(m.To/interval)
+		if end > service.MaxUsage {
+			for _, metric := range []string{"busy_peak", "idle"} {
+				missing = append(missing, results.Missing{Metric: metric, Of: of,
+					Why: fmt.Sprintf("usage is so short that there are %d intervals: %d are kept", end, service.MaxUsage)})
+			}
+			continue
+		}
 		if first >= end {
 			continue
 		}
@@ -190,7 +197,7 @@ func usage(kind results.Kind, res *service.Result, interval time.Duration) (figu
 			curves = append(curves, c)
 		}
 	}
-	return figures, curves
+	return figures, missing, curves
 }
 
 // standalone is how long an iteration of a job takes alone: as the experiment has it, and with
@@ -236,8 +243,30 @@ func alone(ctx context.Context, cfg service.Config, jobs []service.Job) ([]stand
 	return out, nil
 }
 
-// serviceFigures are what some jobs came to, in the longest time in which nothing changed.
-func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, ref []standalone) (out []results.Figure, missing []results.Missing) {
+// calm is why background flows are not in the time that counts, which begins at from; empty: they are, or tensors have left the
+// Aggregator that they disturb.
+func calm(res *service.Result, from time.Duration) string {
+	i := slices.IndexFunc(res.Changes, func(c service.Change) bool { return c.What == service.Disturbed })
+	switch {
+	case i < 0:
+		return "had no background flows beside it: none began"
+	case res.Changes[i].At > from:
+		return "trained longest without a change before background flows began"
+	}
+	for _, c := range res.Changes[i:] {
+		if c.At <= from && (c.What == service.Evacuated || c.What == service.Reverted) {
+			return ""
+		}
+	}
+	if slices.ContainsFunc(res.Machines, func(m service.Machine) bool { return m.Disturbed && m.To > from }) {
+		return ""
+	}
+	return "trained longest without a change after background flows had ended with their Aggregator"
+}
+
+// serviceFigures are what some jobs came to, in the longest time in which nothing changed. beside is that background flows are to
+// be there meanwhile.
+func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, ref []standalone, beside bool) (out []results.Figure, missing []results.Missing) {
 	add := func(metric, of string, v float64) {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
 			out = append(out, study.Exactly(metric, of, kind, v))
@@ -254,6 +283,10 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 	}
 	from, to := res.Steady()
 	at := res.At(to - 1)
+	why := ""
+	if beside {
+		why = calm(res, from)
+	}
 	var own, static, times []float64
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
@@ -265,6 +298,10 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 		}
 		add("jct", jobs[i].Name, (j.End - j.Start).Seconds())
 		add("loss", jobs[i].Name, j.Loss)
+		if why != "" {
+			unseen(jobs[i].Name, why)
+			continue
+		}
 		took := j.Between(from, to)
 		if took == 0 {
 			if j.Start <= from && j.End >= to { // the slowest of all

@@ -30,9 +30,9 @@
 // With Static every job has servers of its own, and its tensors go round them in turn, as
 // with ps-lite.
 //
-// Background flows are endless. They leave the NIC of the Aggregator with the most bytes, and
-// each gets as much of it as one connection. What pMaster is told of an Aggregator is by what factor
-// foreign traffic makes transfers from it longer, as its NIC's counters show it.
+// Background flows are endless. They begin when there is an Aggregator for them, leave the NIC of the one with the most bytes,
+// and end with it; each gets as much of it as one connection. What pMaster is told of an Aggregator is by what
+// factor foreign traffic makes transfers from it longer, as its NIC's counters show it.
 //
 // # Replay
 //

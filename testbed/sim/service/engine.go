@@ -62,6 +62,7 @@ type engine struct {
 	asked  int              // servers that the jobs that are here asked for
 	waits  []*job           // for temporary Aggregators
 	idle   int              // periods in which all that are left waited
+	beside bool             // there are background flows, or there were
 	counts []Count
 	log    []Change
 	err    error
@@ -233,6 +234,9 @@ func (e *engine) enter(j *job) {
 	e.note(Arrived, j.Name)
 	e.count()
 	j.iterate()
+	if e.Background > 0 && e.now > e.From {
+		e.interfere()
+	}
 }
 
 // exit takes a job away.
@@ -429,8 +433,11 @@ func (e *engine) migrate(j *job) {
 	e.count()
 }
 
-// interfere puts the background flows on the link of the Aggregator with the most bytes.
+// interfere puts the background flows on the link of the Aggregator with the most bytes, as soon as there is one.
 func (e *engine) interfere() {
+	if e.beside {
+		return
+	}
 	bytes := map[*machine]int64{}
 	for _, j := range e.jobs {
 		for i := range j.tensors {
@@ -448,6 +455,7 @@ func (e *engine) interfere() {
 	if most == nil {
 		return
 	}
+	e.beside, most.use.Disturbed = true, true
 	e.note(Disturbed, "")
 	n := float64(e.Background)
 	e.net.add(&flow{uses: []use{{&most.out, n}}, endless: true, foreign: &most.foreign, weight: n})

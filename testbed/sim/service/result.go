@@ -64,6 +64,8 @@ func (o *Outcome) Between(from, to time.Duration) time.Duration {
 type Machine struct {
 	From, To time.Duration // it was allocated
 	Busy     time.Duration // it spent adding and updating
+	// Disturbed is that background flows were on its NIC, from when Changes say on until To.
+	Disturbed bool
 	// Usage is the part of each interval of Config.Usage, the first of which begins with the simulation, in which it did so:
 	// at most MaxUsage of them, and none after the last in which it did.
 	Usage []float64

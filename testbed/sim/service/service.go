@@ -64,7 +64,8 @@ type Config struct {
 
 	// Migrate moves all tensors of a job to other machines after every so many iterations; 0: never.
 	Migrate int
-	// Background is how many flows there are, from From on, on one Aggregator's link.
+	// Background is how many flows there are on one Aggregator's link, from From on, or from when the first job comes after
+	// that. They end with the Aggregator.
 	Background int
 	From       time.Duration
 
@@ -84,8 +85,9 @@ func (c *Config) Tasks(j *Job) []time.Duration {
 }
 
 // Slower returns what draws by what factor each iteration of a job computes longer than the job says, from its first one:
-// normally distributed around 1 with the standard deviation Jitter, from 0.5 to 2; 1 without Jitter. Seed and the job's name
-// decide, so that a testbed can have the same draws.
+// normally distributed around 1 with the standard deviation Jitter, cut off at 0.5 and 1.5, as far from 1 on both sides, so that
+// they are 1 on average whatever Jitter is; 1 without Jitter. Seed and the job's name decide, so that a testbed can have the
+// same draws.
 func (c *Config) Slower(job string) func() float64 {
 	jitter, h := c.Jitter, fnv.New64a()
 	h.Write([]byte(job))
@@ -94,7 +96,7 @@ func (c *Config) Slower(job string) func() float64 {
 		if jitter == 0 {
 			return 1
 		}
-		return min(max(1+jitter*random.NormFloat64(), 0.5), 2)
+		return min(max(1+jitter*random.NormFloat64(), 0.5), 1.5)
 	}
 }
 

@@ -144,6 +144,28 @@ func TestIteration(t *testing.T) {
 	}
 }
 
+// Background flows that would begin before anybody is there begin with the first job, and end with its server: a job that is
+// there longer is alone then.
+func TestBackgroundWaits(t *testing.T) {
+	c := Config{Static: true, Rate: 8000, Latency: time.Second / 4, Sum: 1000, Background: 2, From: unit}
+	j := Job{Name: "j", Tensors: []Tensor{{1000, 3 * unit}}, Workers: 2, Servers: 1, Iterations: 3, Arrive: 5 * unit}
+	k := j
+	k.Name, k.Arrive, k.Iterations = "k", 6*unit, 5
+	r := run(t, c, j, k)
+	if got := took(&r.Jobs[0]); !slices.Equal(got, []float64{11.5, 11.5, 11.5}) {
+		t.Errorf("the first job beside two flows %v", got)
+	}
+	if got := took(&r.Jobs[1]); !slices.Equal(got, []float64{9.5, 9.5, 9.5, 9.5, 9.5}) {
+		t.Errorf("the other job %v", got)
+	}
+	if i := slices.IndexFunc(r.Changes, func(c Change) bool { return c.What == Disturbed }); i < 0 || r.Changes[i].At != j.Arrive {
+		t.Errorf("%v", r.Changes)
+	}
+	if !r.Machines[0].Disturbed || r.Machines[1].Disturbed {
+		t.Errorf("%+v", r.Machines)
+	}
+}
+
 // All tensors move after the second iteration. The third one's response says so, and then the tensor is
 // copied, 1 s, while the worker computes. Where it computes for less than that, it waits for the rest.
 func TestMigration(t *testing.T) {
@@ -253,6 +275,21 @@ func TestSlower(t *testing.T) {
 	c.Jitter = 0
 	if by := c.Slower("j")(); by != 1 {
 		t.Errorf("without jitter %v", by)
+	}
+}
+
+// However much draws differ they are 1 on average: what they are cut off at is as far from 1 on both sides.
+func TestSlowerMean(t *testing.T) {
+	for _, jitter := range []float64{0.02, 0.3, 0.6, 0.99} {
+		c := Config{Jitter: jitter, Seed: 11}
+		const n = 20000
+		slower, sum := c.Slower("j"), 0.0
+		for range n {
+			sum += slower()
+		}
+		if mean := sum / n; math.Abs(mean-1) > 0.02 {
+			t.Errorf("jitter %v: %v on average", jitter, mean)
+		}
 	}
 }
 
