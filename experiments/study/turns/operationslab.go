@@ -699,7 +699,8 @@ func patternError(have, want *workload.Pattern) float64 {
 
 // Finish implements study.Study with scores: where the mean JCT of a point lies between that
 // without INA and that with INA for every all-reduce, which other points of the same repeat
-// have. Where what was measured of either does not count there is no score, nor where that range is no larger than its noise.
+// have. Where what was measured of either does not count there is no score, nor where that range is no larger than its noise:
+// see unscaled.
 func (o *Operations) Finish(rec *results.Record) {
 	const key = "operations.sharing"
 	ends := map[[2]string]*results.Point{} // of each cohort's scale, by sharing
@@ -760,17 +761,23 @@ func ofSteps(metric, of string, kind results.Kind, v float64) results.Figure {
 	return f
 }
 
-// unscaled takes scores away whose range is no larger than its noise: where the 95 % interval of the range over the repeats
-// has 0 in it, a score is a quotient of two accidents. Of one repeat the noise is not known.
+// unscaled takes scores away whose range is no larger than its noise: where the range of one repeat is within two standard
+// deviations of 0, the repeat's score is a quotient of two accidents, and their mean over many repeats is one, too. Of one
+// repeat the noise is not known; of two, the interval of their scores says how little it is.
 func unscaled(points []results.Point) {
 	for _, c := range results.Settings(points) {
 		ranges := rangesOf(c.Repeats)
-		all := results.Combine(ranges)
-		if len(ranges) < 2 || all.Lo > 0 {
+		if len(ranges) < 2 {
 			continue
 		}
-		why := fmt.Sprintf("the range that it is a part of, %s of the JCT without INA, is no larger than its noise in %d repeats, %s: more repeats may tell",
-			human.Percent(all.Value), len(ranges), human.Percent(all.Hi-all.Value))
+		n := float64(len(ranges))
+		all := results.Mean(ranges)
+		noise := (all.Hi - all.Lo) / results.StudentT(n-1) * math.Sqrt(n)
+		if all.Value > noise {
+			continue
+		}
+		why := fmt.Sprintf("the range that it is a part of, %s of the JCT without INA, is no larger than its noise: two standard deviations of %d repeats are %s",
+			human.Percent(all.Value), len(ranges), human.Percent(noise))
 		for i := range points {
 			if p := &points[i]; p.Index == c.Index && len(p.Phases) > 0 {
 				unscored(&p.Phases[0], why)
@@ -780,12 +787,12 @@ func unscaled(points []results.Point) {
 }
 
 // rangesOf are the ranges of a point's repeats that count.
-func rangesOf(repeats []results.Point) (out []results.Figure) {
+func rangesOf(repeats []results.Point) (out []float64) {
 	for i := range repeats {
 		for k, ph := range repeats[i].Phases {
 			for _, f := range ph.Figures {
 				if f.Metric == "jct_range" && f.Kind == results.Measured && repeats[i].UnsoundIn(k) == "" {
-					out = append(out, f)
+					out = append(out, f.Value)
 				}
 			}
 		}
