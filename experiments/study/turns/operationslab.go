@@ -133,7 +133,11 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 		}
 	}
 	ph.Figures = o.measured(b.Kind(), out, control.Events())
-	ph.Figures = append(ph.Figures, o.patternErrors(b, jobs, out)...)
+	collected, short := o.patternErrors(b.Scale(), b.Kind(), jobs, out)
+	ph.Figures = append(ph.Figures, collected...)
+	if b.Spec.Asks("pattern_error") {
+		ph.Missing = append(ph.Missing, short...)
+	}
 	again := middle(sims)
 	if again != nil {
 		ph.Figures = append(ph.Figures, o.predicted(jobs, sims)...)
@@ -672,29 +676,35 @@ func (o *Operations) collected(scale results.Scale, j *named, l *agent.Pattern) 
 	return out
 }
 
-// patternErrors are by how much the patterns that jobs found out differ from those that they have. A job that was too short
-// to find out has none.
-func (o *Operations) patternErrors(b *study.Bench, jobs []named, out []training.Outcome) (figures []results.Figure) {
+// patternErrors are by how much the patterns that jobs found out differ from those that they have, each of several steps. A
+// job that was too short to find out has none, and says so.
+func (o *Operations) patternErrors(scale results.Scale, kind results.Kind, jobs []named, out []training.Outcome) (figures []results.Figure, short []results.Missing) {
 	for i := range out {
-		if l := out[i].Learned; l != nil {
-			have := o.collected(b.Scale(), &jobs[i], l)
-			figures = append(figures, study.Exactly("pattern_error", out[i].Name, b.Kind(), patternError(&have, jobs[i].Pattern)))
+		name, j := out[i].Name, &jobs[out[i].ID-1]
+		if out[i].Learned == nil {
+			short = append(short, results.Missing{Metric: "pattern_error", Of: name, Why: "the job had too few steps to collect its pattern"})
+			continue
 		}
+		have := o.collected(scale, j, out[i].Learned)
+		figures = append(figures, ofSteps("pattern_error", name, kind, patternError(&have, j.Pattern)))
 	}
-	return figures
+	return figures, short
 }
 
-// patternError is the largest error of a time in a pattern, of its step's length or of an all-reduce's start, over that
-// length: the sharing rule goes by these. It is 1 where the all-reduces are not as many.
+// patternError is the largest error in a pattern: of a time, the step's length or an all-reduce's start, over that length, and
+// of an all-reduce's bytes over those of the step. The sharing rule goes by all of them. It is 1 where the all-reduces are not
+// as many.
 func patternError(have, want *workload.Pattern) float64 {
 	if len(have.Ops) != len(want.Ops) {
 		return 1
 	}
-	worst := math.Abs(have.Step - want.Step)
+	late, wrong, total := math.Abs(have.Step-want.Step), 0.0, 0.0
 	for i := range want.Ops {
-		worst = max(worst, math.Abs(have.Ops[i].Start-want.Ops[i].Start))
+		late = max(late, math.Abs(have.Ops[i].Start-want.Ops[i].Start))
+		wrong = max(wrong, math.Abs(float64(have.Ops[i].Bytes-want.Ops[i].Bytes)))
+		total += float64(want.Ops[i].Bytes)
 	}
-	return min(1, worst/want.Step)
+	return min(1, max(late/want.Step, wrong/max(1, total)))
 }
 
 // Finish implements study.Study with scores: where the mean JCT of a point lies between that
