@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"testing"
@@ -31,6 +32,23 @@ func TestRepeatsUntilPrecise(t *testing.T) {
 	soon := simulate(0, "measure.precision='99%'")
 	if r := soon.Repeating; r == nil || !r.Settled || r.Repeats != 12 || r.Widest > .99 || len(soon.Points) != 24 {
 		t.Errorf("%+v, %d points", r, len(soon.Points))
+	}
+}
+
+// TestRepeatingInterrupted: a run that is cut off between two looks does not pass off what the first one found as its end.
+func TestRepeatingInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rec, _, err := Run(ctx, precise(t, "measure.precision='0.0001%'"), RunOptions{Driver: "sim", Root: t.TempDir(), Progress: func(s Status) {
+		if s.Of == 28 { // of 14 repeats, after the look at 12
+			cancel()
+		}
+	}})
+	if err == nil || rec == nil {
+		t.Fatalf("%v, %v: it was not cut off", rec, err)
+	}
+	if r := rec.Repeating; r == nil || r.Repeats != 0 || r.Where != "" || len(rec.Points) < 24 || rec.Planned != 28 {
+		t.Errorf("%+v, %d points of %d", r, len(rec.Points), rec.Planned)
 	}
 }
 

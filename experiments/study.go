@@ -48,6 +48,7 @@ func (r *run) simulate(ctx context.Context) error {
 	}
 	for {
 		if err := r.simulateRepeats(ctx); err != nil {
+			r.until.CutOff()
 			return err
 		}
 		more := r.until.More(r.rec.Points)

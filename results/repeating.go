@@ -12,6 +12,8 @@ const (
 	LeastRepeats = 10
 	// widest is what a relative width counts as at most: of a mean of 0 it has no bound.
 	widest = 1e6
+	// negligible is the relative width below which figures differ by rounding alone.
+	negligible = 1e-9
 )
 
 // Repeating is how many repeats a run has that goes on until intervals are narrow, and why it has no more. All points have
@@ -20,19 +22,23 @@ const (
 // That an interval is narrow by chance is a reason to stop, and then it misses the mean more often than it says. How much
 // more is a matter of how early it may stop (Chow and Robbins 1965). So nobody looks before there are LeastRepeats, and then
 // only each time there are a quarter more. Of figures that are normal, at least 90 % of the intervals of one point hold,
-// where 95 % would of a number of repeats that is fixed beforehand: TestRepeatingCoverage. Several points end later than each
-// of them would, which makes that better.
+// where 95 % would of a number of repeats that is fixed beforehand; of skewed ones fewer do, as those are narrow where they
+// are too low: TestRepeatingCoverage. Several points end later than each of them would, which makes that better.
+//
+// Figures that are alike in all repeats end them, too: what happens in one repeat of fifty may not have happened yet.
 type Repeating struct {
 	Metric    string  `json:"metric"`    // of the Cluster: the first of the record's Summary
 	Precision float64 `json:"precision"` // half the 95 % interval over the mean, at most
 	Least     int     `json:"least"`     // repeats before the first look
 	Most      int     `json:"most"`      // of them
-	Repeats   int     `json:"repeats"`   // that there were at the last look; 0: the run ended before the first
-	Settled   bool    `json:"settled"`   // all points are within Precision
+	Repeats   int     `json:"repeats"`   // that there were at the last look; 0: the run was cut off before that
+	Settled   bool    `json:"settled"`   // all points that have the metric are within Precision
 	Widest    float64 `json:"widest"`    // half the widest interval of a point over its mean
 	Where     string  `json:"where,omitempty"`
-	// Lacking is how many points have the metric in fewer than Least repeats; those that never have it do not count.
+	// Lacking is how many points have the metric in fewer than Least repeats. Without is how many never have it: no repeat
+	// would change that, and they do not count.
 	Lacking int `json:"lacking,omitempty"`
+	Without int `json:"without,omitempty"`
 }
 
 // More looks at all points so far, and says how many repeats should follow; 0: that is all.
@@ -40,8 +46,7 @@ func (r *Repeating) More(points []Point) int {
 	if r == nil {
 		return 0
 	}
-	r.Repeats, r.Widest, r.Where, r.Lacking = 0, 0, "", 0
-	known := 0 // points that have the metric
+	r.CutOff()
 	cells := Settings(points)
 	for i := range cells {
 		c := &cells[i]
@@ -49,20 +54,28 @@ func (r *Repeating) More(points []Point) int {
 		figures := r.figures(c)
 		switch n := len(figures); {
 		case n == 0:
+			r.Without++
 			continue
 		case n < r.Least:
 			r.Lacking++
 		}
-		known++
-		if w := relativeWidth(Combine(figures)); known == 1 || w > r.Widest {
+		if w := relativeWidth(Combine(figures)); w > r.Widest {
 			r.Widest, r.Where = w, c.Labels
 		}
 	}
-	r.Settled = known > 0 && r.Lacking == 0 && r.Widest <= r.Precision
-	if r.Settled || known == 0 || r.Repeats >= r.Most {
+	none := r.Without == len(cells)
+	r.Settled = !none && r.Lacking == 0 && r.Widest <= r.Precision
+	if r.Settled || none || r.Repeats >= r.Most {
 		return 0
 	}
 	return min(max(1, r.Repeats/4), r.Most-r.Repeats)
+}
+
+// CutOff forgets what the last look found: the run ends before another, and has points that it did not see.
+func (r *Repeating) CutOff() {
+	if r != nil {
+		*r = Repeating{Metric: r.Metric, Precision: r.Precision, Least: r.Least, Most: r.Most}
+	}
 }
 
 // figures are the metric's, one of each sound repeat that has it.
@@ -79,7 +92,7 @@ func (r *Repeating) figures(c *Setting) (out []Figure) {
 // relativeWidth is half an interval over the size of its mean.
 func relativeWidth(f Figure) float64 {
 	half := (f.Hi - f.Lo) / 2
-	if half == 0 {
+	if half <= negligible*math.Abs(f.Value) {
 		return 0
 	}
 	return min(half/math.Abs(f.Value), widest)
@@ -89,14 +102,13 @@ func relativeWidth(f Figure) float64 {
 func (r *Repeating) String() string {
 	name := human.Measure(r.Metric)
 	asked := human.PercentTyped(r.Precision) + " %"
-	switch {
-	case r.Repeats == 0:
-		return fmt.Sprintf("%d to %d repeats, until %s of each point is known to %s: it ended before", r.Least, r.Most, name, asked)
-	case r.Settled:
-		return fmt.Sprintf("%s: %s of each point is known to %s", human.Plural(r.Repeats, "repeat"), name, asked)
+	if r.Repeats == 0 {
+		return fmt.Sprintf("%d to %d repeats, until %s of each point is known to %s: it was cut off before", r.Least, r.Most, name, asked)
 	}
 	why := "no point has " + name
 	switch {
+	case r.Settled:
+		why = r.settled(name, asked)
 	case r.Lacking > 0:
 		why = fmt.Sprintf("some of them have no %s at %s", name, human.Plural(r.Lacking, "point"))
 	case r.Widest > 0:
@@ -110,13 +122,29 @@ func (r *Repeating) String() string {
 		}
 		why = fmt.Sprintf("%s%s is known to %s, not to %s", name, where, known, asked)
 	}
-	if r.Repeats >= r.Most {
-		return fmt.Sprintf("%s, the most: %s", human.Plural(r.Repeats, "repeat"), why)
+	most := ""
+	if r.Repeats >= r.Most && !r.Settled {
+		most = ", the most"
 	}
-	return human.Plural(r.Repeats, "repeat") + ": " + why
+	return human.Plural(r.Repeats, "repeat") + most + ": " + why
 }
 
-// Holds says what ending by a width does to the intervals.
+// settled says what ended the repeats of all points that have the metric.
+func (r *Repeating) settled(name, asked string) string {
+	of := "of each point"
+	if r.Without > 0 {
+		of += " that has it"
+	}
+	if r.Widest == 0 {
+		return fmt.Sprintf("%s %s is the same in all of them", name, of)
+	}
+	return fmt.Sprintf("%s %s is known to %s", name, of, asked)
+}
+
+// Holds says what ending by a width does to the intervals; empty where it was not a width that ended the repeats.
 func (r *Repeating) Holds() string {
-	return "where it is the width that ends repeats, 90 % of intervals hold at least, not 95 %"
+	if !r.Settled || r.Widest == 0 {
+		return ""
+	}
+	return "as their width ended the repeats, 90 % of intervals hold at least, not 95 %, and fewer of skewed figures"
 }

@@ -289,6 +289,9 @@ func (c *checker) experiment(e *Experiment) {
 		timeout = e.Timeout.Std()
 	}
 	for _, driver := range on {
+		if spec.Measure.Precision > 0 && cmp.Or(e.Repeats, c.s.Repeats) == 0 && kinds.Simulator(spec, driver) == nil {
+			c.Problemf(e.At+".path", `write repeats, or on = "sim"`, "experiment %s has measure.precision, which is of simulations, not of driver %s", path, driver)
+		}
 		it := Item{
 			Name: cmp.Or(e.Name, spec.Name), Experiment: spec.Name, Path: path, Driver: driver, Set: e.Set, Quick: quick,
 			Repeats: cmp.Or(e.Repeats, c.s.Repeats), Timeout: timeout.Seconds(), Xfail: e.Xfail,

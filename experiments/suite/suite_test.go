@@ -485,3 +485,41 @@ func TestPrune(t *testing.T) {
 		t.Error("none at all would be left")
 	}
 }
+
+// TestPrecision: an experiment that goes on until it is precise enough is refused on a testbed before any night begins, unless
+// the suite says how many repeats there are.
+func TestPrecision(t *testing.T) {
+	dir := t.TempDir()
+	experiment := `version = 1
+on = "sim"
+summary = ["avg_jct"]
+[fat_tree]
+racks = 4
+hosts = 8
+gpus = 4
+rate = "100Gbit/s"
+[placement]
+policy = "netpack"
+[trace]
+from = "philly"
+jobs = 20
+[measure]
+precision = "5%"
+`
+	if err := os.WriteFile(filepath.Join(dir, "e.toml"), []byte(experiment), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ suite, item, want string }{
+		{"", "", ""},
+		{"", `on = "netns"`, `e.toml has measure.precision, which is of simulations, not of driver netns`},
+		{`on = ["sim", "netns"]`, "", "not of driver netns"},
+		{"", "on = \"netns\"\nrepeats = 3", ""},
+		{"repeats = 3", `on = "netns"`, ""},
+	} {
+		text := fmt.Sprintf("version = 1\n%s\n[[experiment]]\npath = \"e.toml\"\n%s\n", c.suite, c.item)
+		_, err := Parse(filepath.Join(dir, "s.toml"), []byte(text))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", text, err, c.want)
+		}
+	}
+}

@@ -215,7 +215,7 @@ func checkRowOf(rec *results.Record, c results.Check) checkRow {
 		}
 		return r
 	}
-	r.Measured, r.MeasuredKey, r.Lo, r.Hi = measuredOf(rec, c), key(c.Measured), key(c.Lo), key(c.Hi)
+	r.Measured, r.MeasuredKey, r.Lo, r.Hi = c.MeasuredText()+rangeBeside(rec, c), key(c.Measured), key(c.Lo), key(c.Hi)
 	if c.IsError() {
 		r.Measured = c.Statistic + " error " + r.Measured
 		if c.Worst != "" {

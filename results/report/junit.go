@@ -148,7 +148,7 @@ func caseOf(c results.Check, rec *results.Record) JUnitCase {
 		name += " " + c.Of
 	}
 	t := JUnitCase{Class: class(rec.Name, c.Point), Name: name, Time: "0"}
-	msg := c.Message() + rangeAt(rec, c.Metric, c.Index)
+	msg := c.Message() + rangeBeside(rec, c)
 	switch {
 	case !c.Gate && c.Outcome != results.Pass:
 		t.Skipped = &JUnitResult{Message: "not gated: " + msg}

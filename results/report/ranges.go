@@ -10,9 +10,9 @@ import (
 	"github.com/inabench/inabench/results/metric"
 )
 
-// rangeOf follows a figure that is a part of a range, as a score is of what INA can gain, and says how large that range is:
-// " (JCT range 7.4 %)". Of several settings it has the least and the most. It is empty of other metrics.
-func rangeOf(rec *results.Record, name string, wanted func(*results.Point) bool) string {
+// rangeIn is how large the range is that a metric is a part of, as a score is of what INA can gain, over all points that are
+// wanted: "7.4 %". Of several settings it has the least and the most. It is empty of other metrics.
+func rangeIn(rec *results.Record, name string, wanted func(*results.Point) bool) string {
 	within, ok := metric.Within(name)
 	if !ok {
 		return ""
@@ -34,31 +34,50 @@ func rangeOf(rec *results.Record, name string, wanted func(*results.Point) bool)
 	}
 	switch {
 	case n == 0:
-		return fmt.Sprintf(" (%s unknown)", within.Short)
+		return "unknown"
 	case human.Percent(lo) != human.Percent(hi):
-		return fmt.Sprintf(" (%s %s to %s)", within.Short, human.Percent(lo), human.Percent(hi))
+		return human.Percent(lo) + " to " + human.Percent(hi)
 	case widest > 0:
-		return fmt.Sprintf(" (%s %s ± %s)", within.Short, human.PercentDigits(lo), human.Percent(widest))
+		return human.PercentDigits(lo) + " ± " + human.Percent(widest)
 	}
-	return fmt.Sprintf(" (%s %s)", within.Short, human.Percent(lo))
+	return human.Percent(lo)
+}
+
+// rangeOf is that as it follows a figure: " (JCT range 7.4 %)".
+func rangeOf(rec *results.Record, name string, wanted func(*results.Point) bool) string {
+	size := rangeIn(rec, name, wanted)
+	if size == "" {
+		return ""
+	}
+	within, _ := metric.Within(name)
+	return fmt.Sprintf(" (%s %s)", within.Short, size)
+}
+
+// at wants the points with an index.
+func at(index int) func(*results.Point) bool {
+	return func(p *results.Point) bool { return p.Index == index }
 }
 
 // rangeAt is that of the point with an index.
-func rangeAt(rec *results.Record, name string, index int) string {
-	return rangeOf(rec, name, func(p *results.Point) bool { return p.Index == index })
-}
+func rangeAt(rec *results.Record, name string, index int) string { return rangeOf(rec, name, at(index)) }
 
 // rangesOf is that of all points.
 func rangesOf(rec *results.Record, name string) string {
 	return rangeOf(rec, name, func(*results.Point) bool { return true })
 }
 
-// measuredOf is what was measured in a check, with its range.
-func measuredOf(rec *results.Record, c results.Check) string {
-	if c.IsError() || c.Statistic == results.Correlation {
-		return c.MeasuredText()
+// single says whether what was measured in a check is a figure of its point: no error of several points or correlation, and
+// not nothing.
+func single(c results.Check) bool {
+	return c.Repeats > 0 && !c.IsError() && c.Statistic != results.Correlation
+}
+
+// rangeBeside is the range of what was measured in a check, as it follows that.
+func rangeBeside(rec *results.Record, c results.Check) string {
+	if !single(c) {
+		return ""
 	}
-	return c.MeasuredText() + rangeAt(rec, c.Metric, c.Index)
+	return rangeAt(rec, c.Metric, c.Index)
 }
 
 // hereOf is what was found of a published statement, with the range of the points that it is about.

@@ -85,13 +85,20 @@ func summarize(rec *results.Record) *summary {
 
 // Note says what the intervals are.
 func (s *summary) Note() string {
-	if r := s.Repeating; r != nil {
+	means := "means of " + human.Plural(s.Repeats, "repeat") + " with 95 % intervals"
+	if s.Repeats < 2 {
+		means = "one repeat: no intervals"
+	}
+	switch r := s.Repeating; {
+	case r == nil:
+		return means
+	case r.Repeats == 0: // it was cut off
+		return means + "; " + r.String()
+	case r.Holds() == "":
+		return "means with 95 % intervals of " + r.String()
+	default:
 		return "means with 95 % intervals of " + r.String() + "; " + r.Holds()
 	}
-	if s.Repeats < 2 {
-		return "one repeat: no intervals"
-	}
-	return "means of " + human.Plural(s.Repeats, "repeat") + " with 95 % intervals"
 }
 
 // summary writes the table.

@@ -39,3 +39,25 @@ func TestSummary(t *testing.T) {
 		}
 	}
 }
+
+// TestSummaryNote: what is said of intervals is what ended the repeats; one that was cut off has those that there are.
+func TestSummaryNote(t *testing.T) {
+	narrow := results.Repeating{Metric: "avg_jct", Precision: .05, Least: 10, Most: 50, Repeats: 12, Settled: true, Widest: .04}
+	wide, cut := narrow, narrow
+	wide.Settled, wide.Repeats, wide.Widest = false, 50, .2
+	cut.CutOff()
+	for _, c := range []struct {
+		s    summary
+		want string
+	}{
+		{summary{Repeats: 1}, "one repeat: no intervals"},
+		{summary{Repeats: 3}, "means of 3 repeats with 95 % intervals"},
+		{summary{Repeats: 12, Repeating: &narrow}, "means with 95 % intervals of 12 repeats: average JCT of each point is known to 5 %; " + narrow.Holds()},
+		{summary{Repeats: 50, Repeating: &wide}, "means with 95 % intervals of 50 repeats, the most: average JCT is known to 20.0 %, not to 5 %"},
+		{summary{Repeats: 11, Repeating: &cut}, "means of 11 repeats with 95 % intervals; " + cut.String()},
+	} {
+		if got := c.s.Note(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

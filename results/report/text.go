@@ -349,7 +349,7 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 	n := len(checks)
 	cols := []column{
 		{head: "point"}, {head: "phase", right: true}, {head: "of"},
-		{head: "measured", right: true}, {head: "at lab scale", right: true, drop: 2},
+		{head: "measured", right: true}, {right: true}, {head: "at lab scale", right: true, drop: 2},
 		{head: "predicted", right: true}, {head: "error", right: true},
 		{head: "tolerance", right: true, drop: 3}, {head: "bottleneck", drop: 1}, {head: "verdict"},
 	}
@@ -357,10 +357,13 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 		cols[3].head = "simulated"
 	}
 	if e.Predictor == "value" || e.Predictor == "" {
-		cols[5].head = "expected"
+		cols[6].head = "expected"
 	}
 	if e.Statistic == "mean" || e.Statistic == "max" {
-		cols[3].head, cols[5].head = e.Statistic+" error", ""
+		cols[3].head, cols[6].head = e.Statistic+" error", ""
+	}
+	if within, ok := metric.Within(e.Metric); ok {
+		cols[4].head = within.Short
 	}
 	for i := range cols {
 		cols[i].cells = make([]string, n)
@@ -373,25 +376,28 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 			set(1, fmt.Sprint(c.Phase+1))
 		}
 		set(2, c.Of)
-		set(9, string(c.Outcome))
-		set(7, c.ToleranceText())
-		set(8, c.Bottleneck)
+		set(10, string(c.Outcome))
+		set(8, c.ToleranceText())
+		set(9, c.Bottleneck)
 		if c.Repeats == 0 {
 			set(3, "-")
 			if c.Predicted != 0 {
-				set(5, human.Quantity(c.Predicted, c.Unit))
+				set(6, human.Quantity(c.Predicted, c.Unit))
 			}
 			continue
 		}
-		set(3, measuredOf(t.rec, c))
+		set(3, c.MeasuredText())
+		if single(c) {
+			set(4, rangeIn(t.rec, e.Metric, at(c.Index)))
+		}
 		if c.IsError() {
 			continue
 		}
 		if t.rec.Scale.Scales(c.Metric, c.Unit) {
-			set(4, human.Quantity(t.rec.Scale.Lab(c.Measured, c.Unit), c.Unit))
+			set(5, human.Quantity(t.rec.Scale.Lab(c.Measured, c.Unit), c.Unit))
 		}
-		set(5, c.PredictedText())
-		set(6, human.SignedError(c.Error, c.Relative, c.Unit))
+		set(6, c.PredictedText())
+		set(7, human.SignedError(c.Error, c.Relative, c.Unit))
 	}
 	cols = slices.DeleteFunc(cols, column.empty)
 	total := func() int {

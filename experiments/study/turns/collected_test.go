@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
@@ -27,7 +28,7 @@ func TestCollected(t *testing.T) {
 			found.Ops = append(found.Ops, agent.Op{Start: op.Start / o.GPUSpeed * times, Bytes: int64(math.Round(float64(op.Bytes) * size))})
 		}
 		have := o.collected(scale, &named{Job: ops.Job{Pattern: &model}}, found)
-		if e := patternError(&have, &model); e > 1e-12 {
+		if e := patternError(&have, &model); e > 1e-6 { // bytes are whole ones
 			t.Errorf("%+v: error %v", scale, e)
 		}
 		for i := range have.Ops {
@@ -46,7 +47,7 @@ func TestCollected(t *testing.T) {
 	}
 }
 
-// TestPatternError: the error is of the worst time, over the step.
+// TestPatternError: the error is of the worst time over the step, or of the worst all-reduce's bytes over those of the step.
 func TestPatternError(t *testing.T) {
 	want := workload.Pattern{Step: 2, Ops: []workload.Op{{Start: .5, Bytes: 8}, {Start: 1, Bytes: 8}}}
 	for _, c := range []struct {
@@ -56,13 +57,43 @@ func TestPatternError(t *testing.T) {
 	}{
 		{"alike", want, 0},
 		{"a longer step", workload.Pattern{Step: 2.5, Ops: want.Ops}, .25},
-		{"a late all-reduce", workload.Pattern{Step: 2, Ops: []workload.Op{{Start: .5}, {Start: 1.25}}}, .125},
-		{"an early one", workload.Pattern{Step: 2, Ops: []workload.Op{{Start: .25}, {Start: 1}}}, .125},
+		{"a late all-reduce", workload.Pattern{Step: 2, Ops: []workload.Op{{Start: .5, Bytes: 8}, {Start: 1.25, Bytes: 8}}}, .125},
+		{"an early one", workload.Pattern{Step: 2, Ops: []workload.Op{{Start: .25, Bytes: 8}, {Start: 1, Bytes: 8}}}, .125},
+		{"more bytes", workload.Pattern{Step: 2, Ops: []workload.Op{{Start: .5, Bytes: 12}, {Start: 1, Bytes: 8}}}, .25},
+		{"bytes of another all-reduce", workload.Pattern{Step: 2, Ops: []workload.Op{{Start: .5, Bytes: 12}, {Start: 1, Bytes: 4}}}, .25},
 		{"two steps for one", workload.Pattern{Step: 4, Ops: append(want.Ops[:2:2], want.Ops...)}, 1},
 		{"far off", workload.Pattern{Step: 9, Ops: want.Ops}, 1},
 	} {
 		if got := patternError(&c.have, &want); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestPatternsJudged: a pattern that was collected can be held against an expectation in one run, by the job that it is of, and
+// a job that has none is missing: others do not stand for it.
+func TestPatternsJudged(t *testing.T) {
+	pattern := func(step float64) *workload.Pattern {
+		return &workload.Pattern{Step: step, Ops: []workload.Op{{Start: .5, Bytes: 8}}}
+	}
+	jobs := []named{{Name: "A", Job: ops.Job{Pattern: pattern(1)}}, {Name: "B", Job: ops.Job{Pattern: pattern(2)}}, {Name: "C", Job: ops.Job{Pattern: pattern(4)}}}
+	found := func(step float64) *agent.Pattern { return &agent.Pattern{Step: step, Ops: []agent.Op{{Start: .5, Bytes: 8}}} }
+	for _, c := range []struct {
+		name string
+		out  []training.Outcome // B has 2 s, and C 4 s
+		want results.Outcome
+	}{
+		{"as they are", []training.Outcome{{Job: training.Job{Name: "B", ID: 2}, Learned: found(2)}, {Job: training.Job{Name: "C", ID: 3}, Learned: found(4)}}, results.Pass},
+		{"one is off", []training.Outcome{{Job: training.Job{Name: "B", ID: 2}, Learned: found(2)}, {Job: training.Job{Name: "C", ID: 3}, Learned: found(5)}}, results.Fail},
+		{"one is too short", []training.Outcome{{Job: training.Job{Name: "B", ID: 2}, Learned: found(2)}, {Job: training.Job{Name: "C", ID: 3}}}, results.Inconclusive},
+	} {
+		o := &Operations{Batch: 4, GPUSpeed: 1}
+		figures, short := o.patternErrors(results.Scale{Mode: "none", Factor: 1}, results.Measured, jobs, c.out)
+		checks, outcome, reasons := results.Judge(
+			[]results.Expect{{Name: "patterns", Metric: "pattern_error", Predictor: "value", Value: .05, Bound: "at-most", Statistic: "each", Gate: true}},
+			[]results.Point{{Phases: []results.Phase{{Figures: figures, Missing: short}}}})
+		if outcome != c.want || len(checks) != 2 {
+			t.Errorf("%s: %s, want %s: %q, %+v", c.name, outcome, c.want, reasons, checks)
 		}
 	}
 }

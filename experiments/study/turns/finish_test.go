@@ -2,6 +2,7 @@ package turns
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/inabench/inabench/results"
@@ -72,7 +73,9 @@ func TestNoisyRange(t *testing.T) {
 	}{
 		{"one repeat", []float64{12}, 1, 1}, // nobody knows its noise
 		{"alike", []float64{12, 12.1, 11.9}, 3, 3},
+		{"two that are not far apart", []float64{12, 11.5}, 2, 2},
 		{"noise", []float64{12, 10.2, 10.9}, 0, 3},
+		{"noise of many, with a mean that is certain", slices.Repeat([]float64{10.3, 13}, 15), 0, 30},
 		{"sometimes slower with INA", []float64{10.5, 9.5, 10.4}, 0, 3},
 	} {
 		rec := &results.Record{}

@@ -133,7 +133,11 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 		}
 	}
 	ph.Figures = o.measured(b.Kind(), out, control.Events())
-	ph.Figures = append(ph.Figures, o.patternErrors(b, jobs, out)...)
+	collected, short := o.patternErrors(b.Scale(), b.Kind(), jobs, out)
+	ph.Figures = append(ph.Figures, collected...)
+	if b.Spec.Asks("pattern_error") {
+		ph.Missing = append(ph.Missing, short...)
+	}
 	again := middle(sims)
 	if again != nil {
 		ph.Figures = append(ph.Figures, o.predicted(jobs, sims)...)
@@ -672,34 +676,41 @@ func (o *Operations) collected(scale results.Scale, j *named, l *agent.Pattern) 
 	return out
 }
 
-// patternErrors are by how much the patterns that jobs found out differ from those that they have. A job that was too short
-// to find out has none.
-func (o *Operations) patternErrors(b *study.Bench, jobs []named, out []training.Outcome) (figures []results.Figure) {
+// patternErrors are by how much the patterns that jobs found out differ from those that they have, each of several steps. A
+// job that was too short to find out has none, and says so.
+func (o *Operations) patternErrors(scale results.Scale, kind results.Kind, jobs []named, out []training.Outcome) (figures []results.Figure, short []results.Missing) {
 	for i := range out {
-		if l := out[i].Learned; l != nil {
-			have := o.collected(b.Scale(), &jobs[i], l)
-			figures = append(figures, study.Exactly("pattern_error", out[i].Name, b.Kind(), patternError(&have, jobs[i].Pattern)))
+		name, j := out[i].Name, &jobs[out[i].ID-1]
+		if out[i].Learned == nil {
+			short = append(short, results.Missing{Metric: "pattern_error", Of: name, Why: "the job had too few steps to collect its pattern"})
+			continue
 		}
+		have := o.collected(scale, j, out[i].Learned)
+		figures = append(figures, ofSteps("pattern_error", name, kind, patternError(&have, j.Pattern)))
 	}
-	return figures
+	return figures, short
 }
 
-// patternError is the largest error of a time in a pattern, of its step's length or of an all-reduce's start, over that
-// length: the sharing rule goes by these. It is 1 where the all-reduces are not as many.
+// patternError is the largest error in a pattern: of a time, the step's length or an all-reduce's start, over that length, and
+// of an all-reduce's bytes over those of the step. The sharing rule goes by all of them. It is 1 where the all-reduces are not
+// as many.
 func patternError(have, want *workload.Pattern) float64 {
 	if len(have.Ops) != len(want.Ops) {
 		return 1
 	}
-	worst := math.Abs(have.Step - want.Step)
+	late, wrong, total := math.Abs(have.Step-want.Step), 0.0, 0.0
 	for i := range want.Ops {
-		worst = max(worst, math.Abs(have.Ops[i].Start-want.Ops[i].Start))
+		late = max(late, math.Abs(have.Ops[i].Start-want.Ops[i].Start))
+		wrong = max(wrong, math.Abs(float64(have.Ops[i].Bytes-want.Ops[i].Bytes)))
+		total += float64(want.Ops[i].Bytes)
 	}
-	return min(1, worst/want.Step)
+	return min(1, max(late/want.Step, wrong/max(1, total)))
 }
 
 // Finish implements study.Study with scores: where the mean JCT of a point lies between that
 // without INA and that with INA for every all-reduce, which other points of the same repeat
-// have. Where what was measured of either does not count there is no score, nor where that range is no larger than its noise.
+// have. Where what was measured of either does not count there is no score, nor where that range is no larger than its noise:
+// see unscaled.
 func (o *Operations) Finish(rec *results.Record) {
 	const key = "operations.sharing"
 	ends := map[[2]string]*results.Point{} // of each cohort's scale, by sharing
@@ -760,17 +771,23 @@ func ofSteps(metric, of string, kind results.Kind, v float64) results.Figure {
 	return f
 }
 
-// unscaled takes scores away whose range is no larger than its noise: where the 95 % interval of the range over the repeats
-// has 0 in it, a score is a quotient of two accidents. Of one repeat the noise is not known.
+// unscaled takes scores away whose range is no larger than its noise: where the range of one repeat is within two standard
+// deviations of 0, the repeat's score is a quotient of two accidents, and their mean over many repeats is one, too. Of one
+// repeat the noise is not known; of two, the interval of their scores says how little it is.
 func unscaled(points []results.Point) {
 	for _, c := range results.Settings(points) {
 		ranges := rangesOf(c.Repeats)
-		all := results.Combine(ranges)
-		if len(ranges) < 2 || all.Lo > 0 {
+		if len(ranges) < 2 {
 			continue
 		}
-		why := fmt.Sprintf("the range that it is a part of, %s of the JCT without INA, is no larger than its noise in %d repeats, %s: more repeats may tell",
-			human.Percent(all.Value), len(ranges), human.Percent(all.Hi-all.Value))
+		n := float64(len(ranges))
+		all := results.Mean(ranges)
+		noise := (all.Hi - all.Lo) / results.StudentT(n-1) * math.Sqrt(n)
+		if all.Value > noise {
+			continue
+		}
+		why := fmt.Sprintf("the range that it is a part of, %s of the JCT without INA, is no larger than its noise: two standard deviations of %d repeats are %s",
+			human.Percent(all.Value), len(ranges), human.Percent(noise))
 		for i := range points {
 			if p := &points[i]; p.Index == c.Index && len(p.Phases) > 0 {
 				unscored(&p.Phases[0], why)
@@ -780,12 +797,12 @@ func unscaled(points []results.Point) {
 }
 
 // rangesOf are the ranges of a point's repeats that count.
-func rangesOf(repeats []results.Point) (out []results.Figure) {
+func rangesOf(repeats []results.Point) (out []float64) {
 	for i := range repeats {
 		for k, ph := range repeats[i].Phases {
 			for _, f := range ph.Figures {
 				if f.Metric == "jct_range" && f.Kind == results.Measured && repeats[i].UnsoundIn(k) == "" {
-					out = append(out, f)
+					out = append(out, f.Value)
 				}
 			}
 		}
