@@ -59,7 +59,9 @@ func at(index int) func(*results.Point) bool {
 }
 
 // rangeAt is that of the point with an index.
-func rangeAt(rec *results.Record, name string, index int) string { return rangeOf(rec, name, at(index)) }
+func rangeAt(rec *results.Record, name string, index int) string {
+	return rangeOf(rec, name, at(index))
+}
 
 // rangesOf is that of all points.
 func rangesOf(rec *results.Record, name string) string {

@@ -95,7 +95,7 @@ func handling(ctx context.Context) (e Engine, err error) {
 		return e, err
 	}
 	e.CPUs = runtime.NumCPU()
-	e.Others = after.others(before, (small.clock.Now()-began).Seconds(), e.CPUs)
+	e.Others = after.others(before, (small.clock.Now() - began).Seconds(), e.CPUs)
 	e.Packet, e.Byte = line(small.median(), large.median(), frameBytes(engineLanes), frameBytes(ina.MaxLanes))
 	return e, nil
 }

@@ -77,7 +77,9 @@ func TestPatternsJudged(t *testing.T) {
 		return &workload.Pattern{Step: step, Ops: []workload.Op{{Start: .5, Bytes: 8}}}
 	}
 	jobs := []named{{Name: "A", Job: ops.Job{Pattern: pattern(1)}}, {Name: "B", Job: ops.Job{Pattern: pattern(2)}}, {Name: "C", Job: ops.Job{Pattern: pattern(4)}}}
-	found := func(step float64) *agent.Pattern { return &agent.Pattern{Step: step, Ops: []agent.Op{{Start: .5, Bytes: 8}}} }
+	found := func(step float64) *agent.Pattern {
+		return &agent.Pattern{Step: step, Ops: []agent.Op{{Start: .5, Bytes: 8}}}
+	}
 	for _, c := range []struct {
 		name string
 		out  []training.Outcome // B has 2 s, and C 4 s
