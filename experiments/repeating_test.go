@@ -93,7 +93,7 @@ func TestPrecisionChecked(t *testing.T) {
 		{[]string{summary, "measure.precision='5%'", "measure.most=20000"}, "20000 repeats: at most 10000"},
 		{[]string{summary, "measure.precision='5%'", "measure.most=0"}, "most must be above zero"},
 		{[]string{"measure.most=20"}, "most is of repeats that a precision ends"},
-		{[]string{summary, "measure.precision=5"}, "bare number"},
+		{[]string{summary, "measure.precision=5"}, `write "2%"`},
 		{[]string{summary, "measure.precision='5%'", "sweep.0.key='measure.most'"}, "cannot be swept"},
 	} {
 		_, err := kinds.Parse("sweep.toml", sweepText(20, 24), nil, c.sets...)

@@ -135,7 +135,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 // more are the options by which commands tell more than without. One whose details are a list is called --verbose, too.
 var more = map[string]string{
 	"compare": "all", "place": "explain", "plan": "explain", "show": "follow",
-	"trace inspect": "list-skipped", "trace import": "list-skipped",
+	"trace fit": "list-skipped", "trace inspect": "list-skipped", "trace import": "list-skipped",
 }
 
 // verboseHint is by what a command tells more, for who asks for --verbose.
