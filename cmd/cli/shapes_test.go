@@ -29,27 +29,27 @@ func TestShapes(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS("../../placement/trace/testdata/shapes")); err != nil {
 		t.Fatal(err)
 	}
-	const header = "job_id,submit_s,duration_s,gpus,model,source\n"
+	const header, users = "job_id,submit_s,duration_s,gpus,model,source", ",user,value"
 	for _, tt := range []struct{ writes, want, said string }{
 		{
-			"pai.csv", "1,1000,3600,8,,V100\n3,1060,300,1,,T4\n",
+			"pai.csv", "\n1,1000,3600,8,,V100\n3,1060,300,1,,T4\n",
 			`skipped 3: not status == "Terminated" (2), not plan_gpu > 0 (1)`,
 		},
 		{
-			"helios.csv", "11,0,3600,8,,vca\n14,600,600,16,,vcb\n",
+			"helios.csv", users + "\n11,0,3600,8,,vca,u1,\n14,600,600,16,,vcb,u3,\n",
 			`skipped 2: not gpu_num >= 1 (1), not state == "COMPLETED" (1)`,
 		},
 		{
-			"acme.csv", "501,0,600,8,,\n504,300,7200,128,,\n",
+			"acme.csv", users + "\n501,0,600,8,,,u1,\n504,300,7200,128,,,u3,\n",
 			`skipped 2: not gpu_num >= 1 (1), not state == "COMPLETED" (1)`,
 		},
 		{
-			"microsoft.csv", "application_1_0001,0,1200,2,,6214e9\napplication_1_0003,600,300,8,,11cb48\n",
+			"microsoft.csv", users + "\napplication_1_0001,0,1200,2,,6214e9,a1,\napplication_1_0003,600,300,8,,11cb48,b2,\n",
 			`format philly; skipped 1: not status == "Pass" (1)`,
 		},
-		{"elasticflow.csv", "6b2d,1000,3890,4,bert-base,\n7c3e,1600,700,8,vgg16,\n8d4f,2000,610,1,resnet50,\n", "format elasticflow"},
+		{"elasticflow.csv", "\n6b2d,1000,3890,4,bert-base,\n7c3e,1600,700,8,vgg16,\n8d4f,2000,610,1,resnet50,\n", "format elasticflow"},
 		{
-			"mlperf.csv", "1,0,60,64,resnet50,\n2,600,200,16,bert-large,\n4,1800,700,128,opt-1.3b,\n",
+			"mlperf.csv", "\n1,0,60,64,resnet50,\n2,600,200,16,bert-large,\n4,1800,700,128,opt-1.3b,\n",
 			`skipped 1: not result == "success" (1)`,
 		},
 	} {
