@@ -60,9 +60,7 @@ const (
 
 // DefaultAgeing is how much more a job is worth with every batch that passes it over. The paper says that jobs
 // age (section 5.2), and not by how much. With 1.1 a job is worth about twice as much after 7 batches, and as much as
-// any ten others after 25: with a batch a minute nobody starves for long. That is also its price: where many wait,
-// a large job soon outweighs all that could start, and its reservation leaves GPUs idle (subset).
-// experiments/netpack-queue.toml shows by how much, against 1, where nobody ages.
+// any ten others after 25: with a batch a minute nobody who fits starves for long.
 const DefaultAgeing = 1.1
 
 // Options of a policy. The zero value is the corrected NetPack.
@@ -72,8 +70,10 @@ type Options struct {
 	// Ageing is by how much a job's value is multiplied for every batch that passed
 	// it over, at least 1, where nobody ages; 0: DefaultAgeing.
 	Ageing float64
-	// Unreserved has jobs that do not fit keep no GPUs from others: see subset.
-	Unreserved bool
+	// Reserve has GPUs kept for a job that does not fit, once it has aged: see subset. The paper does not say that. It ends
+	// such a job's wait, and makes all others wait longer: where many wait, a large job soon outweighs all that could start,
+	// and GPUs stand idle for it (experiments/netpack-queue.toml).
+	Reserve bool
 
 	// Explain, where it is set, is called for every job of a batch, in the order in
 	// which they are placed, then for those that wait.

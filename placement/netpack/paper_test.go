@@ -493,13 +493,13 @@ func TestNoStarvation(t *testing.T) {
 		}
 		return batches
 	}
-	if n := started(Options{Ageing: 1}); n != batches {
+	if n := started(Options{Ageing: 1, Reserve: true}); n != batches {
 		t.Errorf("without ageing the big job started after %d batches: the test shows nothing", n)
 	}
-	if n := started(Options{Unreserved: true}); n != batches {
+	if n := started(Options{}); n != batches {
 		t.Errorf("without a reservation the big job started after %d batches: ageing alone was enough", n)
 	}
-	if n := started(Options{}); n == batches {
+	if n := started(Options{Reserve: true}); n == batches {
 		t.Errorf("the big job did not start in %d batches", n)
 	} else {
 		t.Logf("started after %d batches", n)

@@ -18,10 +18,10 @@ import (
 //
 // Ageing is for two kinds of job. One that fits gets ahead of whatever keeps coming,
 // because younger jobs' values fall behind by a factor: any set of them is worth less
-// in the end. One that asks for more than is free would never find enough, as younger jobs
-// take every GPU that comes free. So as soon as it is worth more than all that could
-// start instead, only jobs that are worth more than it start, until it fits: what is free is
-// reserved for it. With Options.Unreserved it is not, and the job waits until it fits by itself.
+// in the end. One that asks for more than is free may never find enough, as younger jobs
+// take every GPU that comes free: it waits until it fits by itself. With Options.Reserve, as soon as it is
+// worth more than all that could start instead, only jobs that are worth more than it start, until it fits:
+// what is free is reserved for it.
 func subset(batch []cluster.Job, free, total int, o Options) []int {
 	var chosen []int
 	asked, oldest := 0, 0
@@ -49,7 +49,7 @@ func subset(batch []cluster.Job, free, total int, o Options) []int {
 		}
 		fitting := slices.DeleteFunc(chosen, func(i int) bool { return batch[i].GPUs > free })
 		chosen = knapsack(batch, aged, fitting, free, maxSteps)
-		if first >= 0 && !o.Unreserved {
+		if first >= 0 && o.Reserve {
 			var worth float64
 			for _, i := range chosen {
 				worth += aged[i]

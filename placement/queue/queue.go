@@ -2,7 +2,7 @@
 //
 // The policies of package cluster get all that wait as one batch, and each has a discipline of its own
 // in it: the baselines start whoever fits, in the order of submission, so a large job waits until enough
-// GPUs happen to be free at once; NetPack starts the most valuable set, and its ageing and its reservation
+// GPUs happen to be free at once; NetPack starts the most valuable set, and its ageing and, on request, a reservation
 // keep GPUs for who has waited (package netpack). So completion times of two policies differ by whom they start as
 // well as by where. The other disciplines are the same for all policies:
 //

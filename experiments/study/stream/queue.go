@@ -100,7 +100,7 @@ func (t *Trace) checkUsers(tr *trace.Trace) error {
 func (t *Trace) policy(ctx context.Context, s *spec.Spec) (p cluster.Policy, end func(), err error) {
 	return s.OpenPolicy(ctx, s.Placement.Policy, spec.Options{
 		Titan:   titan.Options{Collective: reductions[t.Collective]},
-		NetPack: netpack.Options{Ageing: t.Ageing, Unreserved: !t.Reservation},
+		NetPack: netpack.Options{Ageing: t.Ageing, Reserve: t.Reservation},
 	})
 }
 

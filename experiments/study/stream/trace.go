@@ -90,8 +90,9 @@ type Trace struct {
 	// 1 jobs do not age. It is for queue = "policy".
 	Ageing float64 `toml:"ageing" default:"1.1"`
 	// Reservation has NetPack keep GPUs for a job that does not fit, as soon as it is worth more than all that could
-	// start in its place. Without it, such a job waits until enough GPUs are free at once.
-	Reservation bool `toml:"reservation" default:"true"`
+	// start in its place. That ends such a job's wait, and makes all others wait longer; without it, the job waits until
+	// enough GPUs are free at once.
+	Reservation bool `toml:"reservation" default:"false"`
 	// UserValues are by how much the jobs of a user are worth more to NetPack, or less: "alice=2"; 1e-6 to
 	// 1e6. They are for a file that says whose a job is; its jobs may have values of their own, too.
 	UserValues []string `toml:"user_values"`
