@@ -127,7 +127,7 @@ func (r *run) Ask(ctx context.Context, p study.Planned, req *predictor.Request, 
 // unasked has no predictor of others be asked in this run, and says why. What is expected of the experiment's own is skipped.
 func (r *run) unasked(why string) {
 	r.external = nil
-	why = "external predictors were not asked: " + why
+	why = study.Unasked(nil, why)
 	r.Warn(why)
 	for i := range r.rec.Expect {
 		if e := &r.rec.Expect[i]; e.Skip == "" && r.foreign(e) {
@@ -147,12 +147,12 @@ func (r *run) askSimulated(ctx context.Context, p study.Planned, c *study.Repeti
 		return
 	}
 	if c.Request == nil {
-		r.Warn("external predictors were not asked: this study tells them nothing of what it simulates")
+		r.Warn(study.Unasked(nil, "this study tells them nothing of what it simulates"))
 		return
 	}
 	req, own, err := c.Request(p)
 	if err != nil {
-		r.Warn(spec.Prefix(p.Labels) + "external predictors were not asked: " + err.Error())
+		r.Warn(study.Unasked(p.Labels, err.Error()))
 		return
 	}
 	ph.Figures = append(ph.Figures, own...)

@@ -41,6 +41,9 @@ type Repeating struct {
 	Without int `json:"without,omitempty"`
 }
 
+// RepeatKeys are the keys of an experiment's [measure] that say how often points are measured.
+func RepeatKeys() []string { return []string{"repeats", "precision", "most"} }
+
 // More looks at all points so far, and says how many repeats should follow; 0: that is all.
 func (r *Repeating) More(points []Point) int {
 	if r == nil {

@@ -2,10 +2,8 @@ package policy
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -61,15 +59,12 @@ func (a *asked) parse(text []byte) ([]move, error) {
 		return nil, fmt.Errorf("%w: an empty line", ErrAnswer)
 	}
 	var answer Answer
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&answer); err != nil {
-		return nil, fmt.Errorf("%w: %w: %.200q", ErrAnswer, err, text)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: something after the JSON object: %.200q", ErrAnswer, text[dec.InputOffset():])
-	}
+	rest, err := bounded.DecodeOnly(text, &answer)
 	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w: %.200q", ErrAnswer, err, text)
+	case len(rest) > 0:
+		return nil, fmt.Errorf("%w: something after the JSON object: %.200q", ErrAnswer, rest)
 	case answer.Error != "":
 		return nil, fmt.Errorf("it gives up: %.200q", answer.Error)
 	case answer.Batch == nil:

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/internal/contract"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/policycheck"
@@ -384,33 +384,12 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 3 {
-		t.Fatalf("%d blocks of JSON", len(blocks))
-	}
-	opened, asked := &Opening{}, &Request{}
-	for i, v := range []any{opened, asked} {
-		dec := json.NewDecoder(strings.NewReader(blocks[i][1]))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(v); err != nil {
-			t.Fatal(err)
-		}
-		written, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(decoded(t, blocks[i][1]), decoded(t, string(written))); diff != "" {
-			t.Errorf("block %d has other keys than the example:\n%s", i, diff)
-		}
-	}
-	var documented, there []string
-	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(string(text), -1) {
-		for _, k := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
-			documented = append(documented, k[1])
-		}
-	}
+	blocks := contract.Examples(t, string(text), 3)
+	contract.Read(t, blocks[0], &Opening{})
+	contract.Read(t, blocks[1], &Request{})
+	documented, there := contract.Documented(string(text)), []string(nil)
 	for _, of := range []reflect.Type{reflect.TypeFor[Opening](), reflect.TypeFor[Request](), reflect.TypeFor[Answer]()} {
-		there = append(there, keys(of, "")...)
+		there = append(there, contract.Keys(of)...)
 	}
 	there = append(there, "jobs")
 	slices.Sort(documented)
@@ -420,41 +399,10 @@ func TestDocument(t *testing.T) {
 	}
 	command := python(t)
 	cmd := exec.Command(command[0], command[1])
-	cmd.Stdin = strings.NewReader(strings.ReplaceAll(blocks[0][1], "\n", "") + "\n" + strings.ReplaceAll(blocks[1][1], "\n", "") + "\n")
+	cmd.Stdin = strings.NewReader(strings.ReplaceAll(blocks[0], "\n", "") + "\n" + strings.ReplaceAll(blocks[1], "\n", "") + "\n")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(decoded(t, blocks[2][1]), decoded(t, string(out))); diff != "" {
-		t.Errorf("the documented answer is another one (-documented +said):\n%s", diff)
-	}
-}
-
-func decoded(t *testing.T, text string) (v any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// keys are the paths of all values in a document: "waiting[].gpus".
-func keys(of reflect.Type, at string) (out []string) {
-	for of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	switch {
-	case of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct:
-		return keys(of.Elem(), at+"[]")
-	case of.Kind() != reflect.Struct:
-		return []string{at}
-	}
-	for i := range of.NumField() {
-		name := of.Field(i).Tag.Get("json")
-		if at != "" {
-			name = at + "." + name
-		}
-		out = append(out, keys(of.Field(i).Type, name)...)
-	}
-	return out
+	contract.Same(t, blocks[2], string(out))
 }

@@ -79,12 +79,11 @@ func ParseAnswer(text []byte, req *Request) (*Answer, error) {
 		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	var a Answer
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&a); err != nil {
+	rest, err := bounded.DecodeOnly(text, &a)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrAnswer, jsonProblem(text, err))
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+	if len(rest) > 0 {
 		return nil, fmt.Errorf("%w: something after the JSON document; messages belong on standard error", ErrAnswer)
 	}
 	c := checker{req: req}

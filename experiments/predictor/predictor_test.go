@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/internal/contract"
 	"github.com/inabench/inabench/testbed/supervise"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -353,24 +353,10 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 2 {
-		t.Fatalf("%d blocks of JSON", len(blocks))
-	}
+	blocks := contract.Examples(t, string(text), 2)
 	var req Request
-	dec := json.NewDecoder(strings.NewReader(blocks[0][1]))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&req); err != nil {
-		t.Fatal(err)
-	}
-	written, err := json.Marshal(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(decoded(t, blocks[0][1]), decoded(t, string(written))); diff != "" {
-		t.Errorf("a request has other keys than the example:\n%s", diff)
-	}
-	if _, err := ParseAnswer([]byte(blocks[1][1]), &req); err != nil {
+	contract.Read(t, blocks[0], &req)
+	if _, err := ParseAnswer([]byte(blocks[1]), &req); err != nil {
 		t.Error(err)
 	}
 	_, rest, _ := strings.Cut(string(text), "### Request")
@@ -379,19 +365,14 @@ func TestDocument(t *testing.T) {
 		section string
 		of      reflect.Type
 	}{{request, reflect.TypeFor[Request]()}, {answer, reflect.TypeFor[Answer]()}} {
-		var documented []string
-		for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(c.section, -1) {
-			for _, k := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
-				documented = append(documented, k[1])
-			}
-		}
-		for _, k := range keys(c.of, "") {
+		documented, there := contract.Documented(c.section), contract.Keys(c.of)
+		for _, k := range there {
 			if !slices.Contains(documented, k) {
 				t.Errorf("%s is not documented", k)
 			}
 		}
 		for _, k := range documented {
-			if !slices.Contains(keys(c.of, ""), k) && k != "phases" {
+			if !slices.Contains(there, k) && k != "phases" {
 				t.Errorf("there is no %s", k)
 			}
 		}
@@ -400,41 +381,10 @@ func TestDocument(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	testbedtest.Require(t, "python3", err)
 	cmd := exec.Command(python, "../../examples/predictor/maxmin.py")
-	cmd.Stdin = strings.NewReader(blocks[0][1])
+	cmd.Stdin = strings.NewReader(blocks[0])
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(decoded(t, blocks[1][1]), decoded(t, string(out))); diff != "" {
-		t.Errorf("the documented answer is another one (-documented +said):\n%s", diff)
-	}
-}
-
-func decoded(t *testing.T, text string) (v any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// keys are the paths of all values in a document: "jobs[].tree[].switch".
-func keys(of reflect.Type, at string) (out []string) {
-	for of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	switch {
-	case of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct:
-		return keys(of.Elem(), at+"[]")
-	case of.Kind() != reflect.Struct:
-		return []string{at}
-	}
-	for i := range of.NumField() {
-		name := of.Field(i).Tag.Get("json")
-		if at != "" {
-			name = at + "." + name
-		}
-		out = append(out, keys(of.Field(i).Type, name)...)
-	}
-	return out
+	contract.Same(t, blocks[1], string(out))
 }

@@ -6,10 +6,14 @@ import (
 	"strings"
 
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results"
 )
 
-// repeating are the keys of how often points are measured, which is the same for all.
-var repeating = []string{"measure.repeats", "measure.precision", "measure.most"}
+// repeats says whether a key is one of how often points are measured, which is the same for all.
+func repeats(path string) bool {
+	name, ok := strings.CutPrefix(path, "measure.")
+	return ok && slices.Contains(results.RepeatKeys(), name)
+}
 
 // maxPoints bounds what the sweeps of a file may multiply to.
 const maxPoints = 10_000
@@ -177,7 +181,7 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 			ok = false
 			continue
 		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "patterns", "quick", "summary", "emulation", "sweep", "expect", "compare", "published"}, top) ||
-			slices.Contains(repeating, key.Path) || top == "job" && strings.HasSuffix(key.Path, ".name"):
+			repeats(key.Path) || top == "job" && strings.HasSuffix(key.Path, ".name"):
 			f.Problemf(sw.At+".key", "", "%q is the same for all points, it cannot be swept", sw.Key)
 			ok = false
 			continue

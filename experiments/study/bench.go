@@ -92,6 +92,11 @@ type Moving struct {
 	Predicted float64 // bit/s, of the phase that it is in; 0: not known
 }
 
+// Unasked is the remark that predictors of others were not asked about a point of these labels, and why.
+func Unasked(labels []string, why string) string {
+	return spec.Prefix(labels) + "external predictors were not asked: " + why
+}
+
 // Bench is what a study has of a run while it does one repeat of a point: the testbed that is open, the
 // run's clock, a place for all that it reads and hears, and what was calibrated before.
 type Bench struct {

@@ -9,6 +9,7 @@ package bounded
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -190,6 +191,20 @@ func Decode(r io.Reader, limit int64, v any) error {
 		return err
 	}
 	return json.Unmarshal(b, v)
+}
+
+// DecodeOnly reads the JSON document at the beginning of text, of v's keys and no others. The rest is what follows it; empty:
+// nothing but blanks.
+func DecodeOnly(text []byte, v any) (rest []byte, err error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return nil, err
+	}
+	if rest = text[dec.InputOffset():]; len(bytes.TrimSpace(rest)) == 0 {
+		return nil, nil
+	}
+	return rest, nil
 }
 
 // Until is a reader that ctx ends: its next Read fails with ctx's cause. A Read that waits goes on

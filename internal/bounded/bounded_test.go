@@ -222,3 +222,26 @@ func TestOutput(t *testing.T) {
 		}
 	}
 }
+
+func TestDecodeOnly(t *testing.T) {
+	for _, tt := range []struct {
+		text, rest string
+		ok         bool
+	}{
+		{`{"a": 1}`, "", true},
+		{" {\"a\": 1}\r\n\t", "", true},
+		{`{"a": 1} done`, " done", true},
+		{`{"a": 1}{"a": 2}`, `{"a": 2}`, true},
+		{`{"a": 1, "b": 2}`, "", false},
+		{`{"a": 1`, "", false},
+		{"", "", false},
+	} {
+		var v struct {
+			A int `json:"a"`
+		}
+		rest, err := DecodeOnly([]byte(tt.text), &v)
+		if string(rest) != tt.rest || (err == nil) != tt.ok || tt.ok && v.A != 1 {
+			t.Errorf("%q: %+v, rest %q, error %v", tt.text, v, rest, err)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func SettingOf(rec *results.Record) Setting {
 	}
 	for _, key := range slices.Sorted(maps.Keys(last)) {
 		top, _, _ := strings.Cut(key, ".")
-		if !aside(top) && !slices.Contains(numbered, strings.TrimPrefix(key, "measure.")) {
+		if !aside(top) && !slices.Contains(results.RepeatKeys(), strings.TrimPrefix(key, "measure.")) {
 			s.Overrides = append(s.Overrides, last[key])
 		}
 	}
@@ -69,9 +69,6 @@ func distinct(words []string) string {
 	return strings.Join(slices.Compact(words), ", ")
 }
 
-// numbered are the keys of [measure] that say how often points are measured.
-var numbered = []string{"repeats", "precision", "most"}
-
 // aside says whether a top-level key of an experiment is not about what is done: figures
 // are the same without it, or it is in a setting of its own.
 func aside(key string) bool {
@@ -89,7 +86,7 @@ func sumOf(text string) string {
 			}
 		}
 		if m, ok := spec["measure"].(map[string]any); ok {
-			for _, key := range numbered {
+			for _, key := range results.RepeatKeys() {
 				delete(m, key)
 			}
 		}

@@ -37,7 +37,7 @@ func ask(ctx context.Context, b *study.Bench, set testbed.Settings, res *online.
 	}
 	req, err := request(b.Planned, b.Testbed().Inventory(), set, b.Repeat, res.Summary.Makespan, all)
 	if err != nil {
-		b.Warn(spec.Prefix(b.Labels) + "external predictors were not asked: " + err.Error())
+		b.Warn(study.Unasked(b.Labels, err.Error()))
 		return
 	}
 	b.Ask(ctx, b.Planned, req, nil, ph)
