@@ -197,6 +197,7 @@ type search struct {
 	in      *Instance
 	o       Options
 	c       *cluster.Cluster // running jobs and those that are placed, with one GPU per part
+	free    []int            // GPUs that running jobs leave, by server
 	order   []int            // of the batch, by depth
 	options map[cluster.Traffic][]option
 	room    room
@@ -215,6 +216,9 @@ type search struct {
 func (s *search) prepare() {
 	m := newMeter(s.in.Config)
 	s.room = m.room
+	for i := range s.in.Config.Servers {
+		s.free = append(s.free, s.c.Free(i))
+	}
 	for _, r := range s.in.Running {
 		s.needs = append(s.needs, m.need(r.Job, r.Place))
 		s.sizes = append(s.sizes, size(r.Job))
@@ -378,16 +382,9 @@ func (s *search) fits(chosen []*option) bool {
 
 // feasible is fits with some GPUs dealt already: by depth and server.
 func (s *search) feasible(chosen []*option, dealt [][]int) bool {
-	n := len(s.in.Config.Servers)
+	n := len(s.free)
 	var free [MaxServers]int
-	for i := range n {
-		free[i] = s.in.Config.Servers[i].GPUs
-	}
-	for _, r := range s.in.Running {
-		for _, w := range r.Place.Parts {
-			free[w.Server] -= w.GPUs
-		}
-	}
+	copy(free[:], s.free)
 	want := make([]int, len(chosen))
 	all, wanted := 0, 0
 	for d, o := range chosen {

@@ -141,6 +141,21 @@ func TestSolveMissesNothing(t *testing.T) {
 	}
 }
 
+// GPUs that a running job keeps without a worker on them are nobody else's.
+func TestSolveSpare(t *testing.T) {
+	in, err := exact.Parse(strings.NewReader("rack 1 1\nserver 0 4 1\nserver 0 4 1\nrun 1 0:1 spare 0:2\njob 5 1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := exact.Solve(t.Context(), in, exact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cost, err := in.Cost(got.Places); err != nil || math.Abs(cost-got.Cost) > 1e-9*cost {
+		t.Errorf("%v costs %v (%v), and is said to cost %v", got.Places, cost, err, got.Cost)
+	}
+}
+
 // pats are the PATs that gaps are told for, in parts of a server's link.
 var pats = []float64{0, 0.5, 1}
 
