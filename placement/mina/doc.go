@@ -8,8 +8,8 @@
 //     whom (package tree). What changed is a value, for whoever migrates trees.
 //   - Who shares decides before every all-reduce whether it may use its tree: tree.Decide.
 //
-// Hosts, switches and links that are down get no jobs and no trees; whoever has them keeps
-// its hosts, and loses its tree with the next call of Trees.
+// Switches and links that are down are part of no tree; whoever has one of them loses its tree with
+// the next call of Trees, and keeps its hosts.
 //
 // Each part has its baseline: Config.Place another fragment.Policy, Config.Trees First, and
 // no sharing with tree.Exclusive. All is a function of the calls and of seeds in them.

@@ -60,7 +60,6 @@ type Allocator struct {
 	builder   *tree.Builder // nil: capacities have changed
 
 	jobs  []Job // in the order in which they came
-	down  map[int]bool
 	build []tree.Job
 }
 
@@ -100,7 +99,7 @@ func New(cfg Config) (*Allocator, error) {
 		}
 	}
 	a := &Allocator{cfg: cfg, fabric: f, occupancy: fragment.NewOccupancy(t),
-		capacity: f.Capacity(cfg.PerSwitch, cfg.PerLink), down: map[int]bool{}}
+		capacity: f.Capacity(cfg.PerSwitch, cfg.PerLink)}
 	if a.builder, err = tree.NewBuilder(f, a.capacity, cfg.Options); err != nil {
 		return nil, err
 	}
@@ -192,11 +191,7 @@ func (a *Allocator) Remove(id int) error {
 	if i < 0 {
 		return fmt.Errorf("remove job %d: %w", id, ErrJob)
 	}
-	hosts := a.jobs[i].Hosts
-	if len(a.down) > 0 {
-		hosts = slices.DeleteFunc(slices.Clone(hosts), func(h int) bool { return a.down[h] })
-	}
-	if err := a.occupancy.Release(hosts); err != nil {
+	if err := a.occupancy.Release(a.jobs[i].Hosts); err != nil {
 		return fmt.Errorf("remove job %d: %w", id, err)
 	}
 	for _, r := range a.jobs[i].Rivals {
@@ -206,30 +201,6 @@ func (a *Allocator) Remove(id int) error {
 	}
 	a.jobs = slices.Delete(a.jobs, i, i+1)
 	return nil
-}
-
-// SetHost says whether a host is down. A job on it keeps it; when it leaves, the host stays
-// taken. The error is fragment.ErrHost.
-func (a *Allocator) SetHost(host int, down bool) error {
-	if host < 0 || host >= a.fabric.Hosts() {
-		return fmt.Errorf("host %d of %d: %w", host, a.fabric.Hosts(), fragment.ErrHost)
-	}
-	if a.down[host] == down {
-		return nil
-	}
-	used := slices.ContainsFunc(a.jobs, func(j Job) bool { return slices.Contains(j.Hosts, host) })
-	if !down {
-		delete(a.down, host)
-		if used {
-			return nil
-		}
-		return a.occupancy.Release([]int{host})
-	}
-	a.down[host] = true
-	if used {
-		return nil
-	}
-	return a.occupancy.Take([]int{host})
 }
 
 // SetResource says whether a switch or a link is down, by its number in the Fabric. The

@@ -71,7 +71,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// What is down gets no jobs and no trees; the others go on.
+// What is down is part of no tree; the others go on.
 func TestDown(t *testing.T) {
 	a := tiny(t, Config{})
 	spine, link := a.Fabric().Switch(2, 0, 0), a.Fabric().Link(1, 3, 0)
@@ -90,23 +90,6 @@ func TestDown(t *testing.T) {
 	}
 	if c := trees(t, a); !reflect.DeepEqual(c.Moves, []Move{{1, tree.None, 0}}) || c.Blocked != nil {
 		t.Errorf("with it again: %+v", c)
-	}
-
-	// A host that is down is nobody's; one that a job has stays that job's until it leaves.
-	if err := errors.Join(a.SetHost(3, true), a.SetHost(0, true), a.SetHost(0, true)); err != nil || a.Free() != 0 {
-		t.Fatalf("%v, %d free", err, a.Free())
-	}
-	if err := errors.Join(a.Remove(1), a.Remove(2)); err != nil || a.Free() != 2 {
-		t.Fatalf("%v, %d free", err, a.Free())
-	}
-	if _, err := a.Place(3, 3, 1, 0); !errors.Is(err, fragment.ErrNoRoom) {
-		t.Errorf("three hosts of two: %v", err)
-	}
-	if hosts, err := a.Place(3, 2, 1, 0); err != nil || !slices.Equal(hosts, []int{1, 2}) {
-		t.Errorf("%v, %v", hosts, err)
-	}
-	if err := errors.Join(a.SetHost(3, false), a.SetHost(0, false), a.SetHost(1, true), a.SetHost(1, false)); err != nil || a.Free() != 2 {
-		t.Errorf("%v, %d free", err, a.Free())
 	}
 }
 
@@ -174,8 +157,6 @@ func TestErrors(t *testing.T) {
 		{a.Put(2, []int{2, 0}, 1, 0), fragment.ErrHost},
 		{a.Put(2, nil, 1, 0), fragment.ErrRequest},
 		{a.Remove(2), ErrJob},
-		{a.SetHost(4, true), fragment.ErrHost},
-		{a.SetHost(-1, true), fragment.ErrHost},
 		{a.SetResource(100, true), ErrResource},
 	} {
 		if !errors.Is(tt.got, tt.want) {
@@ -198,7 +179,7 @@ func TestRandomCalls(t *testing.T) {
 			PerSwitch: []int{1, 2, tree.Unlimited}[r.IntN(3)], PerLink: 1 + r.IntN(2),
 			Options: tree.Options{K: r.IntN(4), Weighted: r.IntN(2) == 0, Sharing: tree.Sharing(r.IntN(4)), Load: float64(r.IntN(2))}}
 		a, b := cluster(t, cfg), cluster(t, cfg)
-		downHost, downResource := map[int]bool{}, map[int]bool{}
+		down := map[int]bool{} // by resource
 		both := func(call func(a *Allocator) error) error {
 			x, y := call(a), call(b)
 			if (x == nil) != (y == nil) {
@@ -222,15 +203,9 @@ func TestRandomCalls(t *testing.T) {
 					}
 				}
 			case 3:
-				h, down := r.IntN(a.Fabric().Hosts()), r.IntN(2) == 0
-				downHost[h] = down
-				if err := both(func(a *Allocator) error { return a.SetHost(h, down) }); err != nil {
-					t.Fatal(err)
-				}
-			case 4:
-				u, down := r.IntN(a.Fabric().Resources()), r.IntN(3) == 0
-				downResource[u] = down
-				if err := both(func(a *Allocator) error { return a.SetResource(u, down) }); err != nil {
+				u, broken := r.IntN(a.Fabric().Resources()), r.IntN(3) == 0
+				down[u] = broken
+				if err := both(func(a *Allocator) error { return a.SetResource(u, broken) }); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -270,7 +245,7 @@ func TestRandomCalls(t *testing.T) {
 					continue
 				}
 				for _, u := range append(tr.Switches, tr.Links...) {
-					if downResource[u] {
+					if down[u] {
 						t.Errorf("job %d has %s, which is down", j.ID, a.Fabric().Describe(u))
 					}
 				}
@@ -280,11 +255,6 @@ func TestRandomCalls(t *testing.T) {
 				}
 				for _, u := range uses {
 					users[u] = append(users[u], i)
-				}
-			}
-			for h, down := range downHost {
-				if _, used := taken[h]; down && !used && a.Free() > 0 && a.occupancy.IsFree(h) {
-					t.Errorf("host %d is down and free", h)
 				}
 			}
 			capacity := a.Fabric().Capacity(cfg.PerSwitch, cfg.PerLink)
