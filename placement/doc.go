@@ -25,9 +25,7 @@
 // hold wait before the bottleneck, (W - C·RTT) PSNs of as many packets as cross it
 // (placement/overflow.go; 2.75 MB where the emulated switch's queue was seen to reach 2.76 MB).
 // Where a port's buffer has less, packets are lost and sent again; plan says so beforehand, and a
-// phase in which the port did drop is undecided where it would fail. (placement/flow/packets
-// follows short buffers too, as near to testbed/ina in memory; predictions do not ask it yet, as
-// emulated queues have not been held against it.) Beginnings: a message that ends before its
+// phase in which the port did drop is undecided where it would fail. Beginnings: a message that ends before its
 // windows have filled those queues finds more aggregators than the steady state has (1 MiB messages
 // and 64 aggregators: 11 % faster; 64 KiB: 35 %), and under linear jobs of messages meet each other
 // otherwise than streams do. Where a run is followed from its beginning, so are its messages, layer

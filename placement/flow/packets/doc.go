@@ -15,8 +15,8 @@
 //   - Switches: M aggregators that several jobs share, by any of four addressings; the first
 //     packet of a PSN decides for all of it; a hash is the same function of job and PSN at
 //     every switch; an aggregator stays taken until the result has passed.
-//   - Links: a transmitter, and one queue per job, served by deficit round robin; buffers, where the
-//     longest queue gives way; and frames that are lost, come twice or come late, each by chance.
+//   - Links: a transmitter, and one queue per job, served by deficit round robin, that has room for
+//     whatever comes; and frames that are lost, come twice or come late, each by chance.
 //   - Timeouts and resends: a worker's timeout by RFC 6298, at least the configured one and at most
 //     16 times that, which doubles once for all that was sent before it did. A resend pushes the sum out
 //     of a switch, complete or not; its PSN is denied from then on. A parameter server merges sums
@@ -53,9 +53,7 @@
 // timeout that has doubled holds up a whole window: with 4.5 % loss on each of eight links, the rate of one
 // run of 4,000 PSNs has a standard deviation of 15 %, which RateSpread says. Workers of such a job that
 // keep to a rate limit drift apart, each time that one waits for a result alone, so that for thousands of
-// PSNs there is no one steady state of what is sent again. Where switches' buffers of 5 to 105 frames
-// meet windows of 16 to 128 (TestOverflowAgainstProtocol, -settings 40), all of 165 shares, 100 rates and
-// 2,148 loads are within the same bounds.
+// PSNs there is no one steady state of what is sent again.
 //
 // Replay follows one run in which jobs come and go, with what is known of it. Of 30 such runs
 // (TestReplayAgainstProtocol, -settings 30) 98.7 % of 233 shares are within .04, 98.4 % of 190 rates and 99.2 % of 1,066

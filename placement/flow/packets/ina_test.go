@@ -76,8 +76,6 @@ type sender struct {
 type cable struct {
 	rate   float64
 	damage Damage
-	buffer int              // frames; 0: no bound
-	queued int              // of these, the one that is sent too
 	queues map[int][]func() // by job: transmissions' ends
 	ring   []int
 	busy   bool
@@ -135,9 +133,6 @@ func newProtocol(t *testing.T, n *Network, rnd *rand.Rand, span float64, s *Sche
 		c := &cable{rate: r, queues: map[int][]func(){}}
 		if n.Damage != nil {
 			c.damage = n.Damage[i]
-		}
-		if n.Buffers != nil { // frames are of one bit
-			c.buffer = int(n.Buffers[i])
 		}
 		p.cables = append(p.cables, c)
 	}
@@ -302,8 +297,7 @@ func (p *protocol) due(ji int, s *sender) (time.Duration, bool) {
 	return s.at, true
 }
 
-// cross takes a packet of a job over a link and a delay: queues by job take turns, and the longest
-// gives way where there is no room.
+// cross takes a packet of a job over a link and a delay: queues by job take turns.
 func (p *protocol) cross(ji, link int, host bool, delay float64, do func()) {
 	if link == None {
 		p.after(delay, do)
@@ -319,22 +313,6 @@ func (p *protocol) cross(ji, link int, host bool, delay float64, do func()) {
 			arrive()
 		}
 	}
-	if c.buffer > 0 && c.queued == c.buffer {
-		longest := ji
-		for i, q := range c.queues {
-			if n := len(c.queues[longest]); len(q) > n+1 || longest != ji && (len(q) == n && i < longest || len(q) == n+1) {
-				longest = i
-			}
-		}
-		if longest == ji {
-			return
-		}
-		c.queued--
-		if c.queues[longest] = c.queues[longest][1:]; len(c.queues[longest]) == 0 {
-			c.ring = slices.DeleteFunc(c.ring, func(i int) bool { return i == longest })
-		}
-	}
-	c.queued++
 	if len(c.queues[ji]) == 0 {
 		c.ring = append(c.ring, ji)
 	}
@@ -367,7 +345,6 @@ func (p *protocol) transmit(c *cable) {
 	}
 	c.busy = true
 	p.after(p.n.Jobs[ji].Bits/c.rate, func() {
-		c.queued--
 		end()
 		if c.busy = len(c.ring) > 0; c.busy {
 			p.transmit(c)
@@ -649,21 +626,6 @@ func damaged(rnd *rand.Rand) *Network {
 	return n
 }
 
-// short is a random network whose switches' queues are shorter than what windows need, often.
-func short(rnd *rand.Rand) *Network {
-	n := randomNetwork(rnd)
-	n.Damage, n.Buffers = make([]Damage, len(n.Links)), make([]float64, len(n.Links))
-	frames := float64(5 + rnd.IntN(100))
-	hosts := 4 * 2 * (len(n.Switches) - 1) // links of hosts, of which every second one is from its switch
-	for i := range n.Buffers {
-		if i >= hosts || i%2 == 1 {
-			n.Buffers[i] = frames
-		}
-	}
-	resends(n, rnd)
-	return n
-}
-
 // resends gives jobs timeouts, and a third of those that aggregate no parameter server.
 func resends(n *Network, rnd *rand.Rand) {
 	var backlog float64 // s, of all windows at a link
@@ -754,9 +716,6 @@ func TestAgainstProtocol(t *testing.T) { against(t, randomNetwork) }
 
 // TestLossAgainstProtocol is TestAgainstProtocol over links that lose packets.
 func TestLossAgainstProtocol(t *testing.T) { against(t, damaged) }
-
-// TestOverflowAgainstProtocol is the same of queues that are too short.
-func TestOverflowAgainstProtocol(t *testing.T) { against(t, short) }
 
 // misses are by how much figures of the model are off what real packets have, beyond what few runs leave open.
 type misses []miss

@@ -14,7 +14,6 @@ const None = -1
 type Network struct {
 	Links    []float64 // bit/s of each; 0 or +Inf: no queue
 	Damage   []Damage  // of each link; nil: none is damaged
-	Buffers  []float64 // bits that each link's queues hold, all together; 0, or nil of all: no bound
 	Switches []int     // aggregators of each
 	Jobs     []Job
 	// Turn is how many bits a job's queue at a link may send before it is the next one's turn, at least
@@ -593,10 +592,6 @@ type link struct {
 	ring    []int // those with packets, whose turn it is first
 	quantum float64
 	load    float64 // bits that were sent to it, weighted, see model.weight
-
-	buffer  float64 // bits; +Inf: no bound, and the rest is not kept
-	queued  float64 // bits in all queues
-	serving float64 // bits of the frame that is transmitted until busy
 }
 
 // class is one job's queue at a link.
@@ -605,8 +600,7 @@ type class struct {
 	waiting []waiting
 	head    int
 	deficit float64
-	served  bool    // has had its quantum in this turn
-	bits    float64 // of what waits, where there is a buffer
+	served  bool // has had its quantum in this turn
 }
 
 type waiting struct {
@@ -782,11 +776,8 @@ func newModel(n *Network) *model {
 	if m.block < 1 || m.block > maxBlock {
 		m.block = maxBlock
 	}
-	for i := range m.links {
-		m.links[i].rate, m.links[i].buffer = n.Links[i], math.Inf(1)
-		if n.Buffers != nil && n.Buffers[i] > 0 {
-			m.links[i].buffer = n.Buffers[i]
-		}
+	for i, rate := range n.Links {
+		m.links[i].rate = rate
 	}
 	for i := range m.mem {
 		m.mem[i].size = n.Switches[i]
@@ -932,10 +923,9 @@ func (m *model) reset(seed uint64) {
 	}
 	for i := range m.links {
 		l := &m.links[i]
-		l.busy, l.ring, l.queued = 0, l.ring[:0], 0
+		l.busy, l.ring = 0, l.ring[:0]
 		for c := range l.classes {
 			l.classes[c].empty()
-			l.classes[c].bits = 0
 		}
 	}
 	for i := range m.mem {
@@ -1305,17 +1295,13 @@ func (m *model) put(id int, k packet) {
 		return
 	}
 	l := &m.links[p.link]
+	size := p.size(k)
+	l.load += m.weight * size
 	if len(l.ring) == 0 && l.busy <= m.now {
-		l.serving = p.size(k)
-		l.load += m.weight * l.serving
-		l.busy = m.now + l.serving/l.rate
+		l.busy = m.now + size/l.rate
 		m.fly(id, k, l.busy+p.delay)
 		return
 	}
-	if !math.IsInf(l.buffer, 1) && !m.room(l, p.class, p.size(k)) {
-		return
-	}
-	l.load += m.weight * p.size(k)
 	c := &l.classes[p.class]
 	if len(c.waiting) == c.head {
 		c.empty()
@@ -1325,41 +1311,6 @@ func (m *model) put(id int, k packet) {
 	if len(l.ring) == 1 && len(c.waiting) == 1 {
 		m.queue.set(len(m.paths)+p.link, l.busy)
 	}
-}
-
-// room makes room for a frame of a class in a link's buffer: the longest queue gives its first
-// frames. It is false where that is the frame's own, which is lost then.
-func (m *model) room(l *link, class int, size float64) bool {
-	backlog := l.queued
-	if l.busy > m.now {
-		backlog += l.serving
-	}
-	own := &l.classes[class]
-	for backlog+size > l.buffer {
-		longest, most := None, own.bits+size
-		for c := range l.classes {
-			if c != class && l.classes[c].bits > most {
-				longest, most = c, l.classes[c].bits
-			}
-		}
-		if longest == None {
-			return false
-		}
-		c := &l.classes[longest]
-		w := c.waiting[c.head]
-		gone := m.paths[w.path].size(w.packet)
-		backlog -= gone
-		l.queued -= gone
-		c.bits -= gone
-		if c.head++; c.head == len(c.waiting) {
-			i := slices.Index(l.ring, longest)
-			l.ring = append(l.ring[:i], l.ring[i+1:]...)
-			c.empty()
-		}
-	}
-	l.queued += size
-	own.bits += size
-	return true
 }
 
 // empty is a queue without packets.
@@ -1457,11 +1408,6 @@ func (m *model) serve(id int) {
 		}
 		c.deficit -= size
 		c.head++
-		if !math.IsInf(l.buffer, 1) {
-			l.serving = size
-			l.queued -= size
-			c.bits -= size
-		}
 		if c.head == len(c.waiting) {
 			l.ring = append(l.ring[:0], l.ring[1:]...)
 			c.empty()
