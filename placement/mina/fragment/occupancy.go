@@ -103,31 +103,3 @@ func (o *Occupancy) split(leaf, sign int32) {
 	}
 	o.pieces[nodes[v].shape] -= sign
 }
-
-// Clone is a copy that changes by itself.
-func (o *Occupancy) Clone() *Occupancy {
-	return &Occupancy{o.t, append([]int32(nil), o.free...), append([]int32(nil), o.pieces...)}
-}
-
-// Outcome is what a placement leads to.
-type Outcome struct {
-	Job  int // A: fragments of the job's hosts
-	Free int // B: fragments of the hosts that stay free
-}
-
-// Score is A + alpha·B.
-func (o Outcome) Score(alpha float64) float64 { return float64(o.Job) + alpha*float64(o.Free) }
-
-// Outcome is what taking hosts would lead to; ErrHost where one is not free.
-func (o *Occupancy) Outcome(hosts []int) (Outcome, error) {
-	job, err := o.t.Fragments(hosts)
-	if err != nil {
-		return Outcome{}, err
-	}
-	if err := o.Take(hosts); err != nil {
-		return Outcome{}, err
-	}
-	free := o.Fragments()
-	o.undo(hosts, o.release)
-	return Outcome{Job: job, Free: free}, nil
-}

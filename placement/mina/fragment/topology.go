@@ -201,23 +201,6 @@ func (t *Topology) whole(in []int32) int {
 	return count
 }
 
-// Pods is how many pods have some of a set of hosts, but not all. If every pod has a
-// switch, these are the switches of an aggregation tree over the hosts that are below its
-// root. Errors are those of Fragments.
-func (t *Topology) Pods(hosts []int) (int, error) {
-	in := make([]int32, len(t.nodes))
-	if err := t.mark(in, hosts); err != nil {
-		return 0, err
-	}
-	count := 0
-	for v, n := range t.nodes {
-		if in[v] > 0 && int(in[v]) < len(hosts) && n.span > 1 {
-			count++
-		}
-	}
-	return count, nil
-}
-
 // mark counts the hosts of a set below every node.
 func (t *Topology) mark(in []int32, hosts []int) error {
 	for _, h := range hosts {

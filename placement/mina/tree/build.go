@@ -47,8 +47,6 @@ type Options struct {
 	// Weighted makes the Gain of the jobs with trees of their own as large as can be,
 	// instead of their number.
 	Weighted bool
-	// Moves of the local search for each candidate (pack.Solver.Solve); 0: 2; less: none.
-	Moves int
 	// Nodes of branch and bound, after which it gives up; 0: none (pack.Solver.Exact).
 	Nodes   int
 	Sharing Sharing
@@ -363,17 +361,16 @@ func (b *Builder) offer(i int, weight int64, held int) {
 	}
 }
 
+// moves of the local search for each candidate (pack.Solver.Solve).
+const moves = 2
+
 // solve finds the trees that do not conflict, and whether there cannot be more.
 func (b *Builder) solve(p *Plan) (optimal bool) {
-	moves := b.Moves
-	if moves == 0 {
-		moves = 2
-	}
 	var chosen []int
 	if b.Nodes > 0 {
 		chosen, optimal = b.solver.Exact(&b.problem, b.held, b.Nodes)
 	} else {
-		chosen, optimal = b.solver.Solve(&b.problem, b.held, max(0, moves)*len(b.items), b.Seed)
+		chosen, optimal = b.solver.Solve(&b.problem, b.held, moves*len(b.items), b.Seed)
 	}
 	for _, item := range chosen {
 		c := b.items[item]

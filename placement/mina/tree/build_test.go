@@ -31,6 +31,12 @@ func paper(t testing.TB) *Fabric { return fabric(t, []int{8, 8, 16}, []int{1, 8,
 // small is one of 16 hosts, each two of them below a switch, and 20 switches.
 func small(t testing.TB) *Fabric { return fabric(t, []int{2, 2, 4}, []int{1, 2, 2}) }
 
+// HDR is the capacity of Quantum HDR switches with SHARP: one job a switch.
+func (f *Fabric) HDR() []int32 { return f.Capacity(1, Unlimited) }
+
+// NDR is that of Quantum-2 NDR switches: one job a port.
+func (f *Fabric) NDR() []int32 { return f.Capacity(Unlimited, 1) }
+
 func builder(t testing.TB, f *Fabric, capacity []int32, o Options) *Builder {
 	b, err := NewBuilder(f, capacity, o)
 	if err != nil {

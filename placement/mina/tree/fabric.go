@@ -102,7 +102,8 @@ func (f *Fabric) Describe(resource int) string {
 }
 
 // Capacity is one for NewBuilder: each switch and each link serves so many jobs at once,
-// or Unlimited. A resource whose entry is set to 0 is down: no tree uses it.
+// or Unlimited: 1 and Unlimited with Quantum HDR switches and SHARP, Unlimited and 1 with Quantum-2 NDR
+// switches. A resource whose entry is set to 0 is down: no tree uses it.
 func (f *Fabric) Capacity(perSwitch, perLink int) []int32 {
 	c := make([]int32, f.total)
 	for r := range c {
@@ -114,12 +115,6 @@ func (f *Fabric) Capacity(perSwitch, perLink int) []int32 {
 	}
 	return c
 }
-
-// HDR is the capacity of Quantum HDR switches with SHARP: one job a switch.
-func (f *Fabric) HDR() []int32 { return f.Capacity(1, Unlimited) }
-
-// NDR is that of Quantum-2 NDR switches: one job a port.
-func (f *Fabric) NDR() []int32 { return f.Capacity(Unlimited, 1) }
 
 // Roots is the lowest layer with switches above all the hosts, and how many those are: the
 // roots of the trees that hosts can have. Layer 0: there is but one host, which needs none.

@@ -54,7 +54,6 @@ package pack
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
@@ -93,9 +92,6 @@ func (p *Problem) Add(weight int64, uses ...int32) int {
 // Len is the number of items.
 func (p *Problem) Len() int { return len(p.weight) }
 
-// Weight is that of an item.
-func (p *Problem) Weight(item int) int64 { return p.weight[item] }
-
 // Resources is the number of resources.
 func (p *Problem) Resources() int { return len(p.capacity) }
 
@@ -104,32 +100,6 @@ func (p *Problem) Capacity(resource int32) int32 { return p.capacity[resource] }
 
 // Uses are the resources that an item uses; not to be changed.
 func (p *Problem) Uses(item int) []int32 { return p.uses[p.first[item]:p.first[item+1]] }
-
-// Value is the weight of a solution.
-func (p *Problem) Value(items []int) int64 {
-	sum := int64(0)
-	for _, v := range items {
-		sum += p.weight[v]
-	}
-	return sum
-}
-
-// Check is an error where items do not fit together, or one is there twice.
-func (p *Problem) Check(items []int) error {
-	load, seen := make([]int32, len(p.capacity)), map[int]bool{}
-	for _, v := range items {
-		if v < 0 || v >= p.Len() || seen[v] {
-			return fmt.Errorf("item %d is not there, or twice", v)
-		}
-		seen[v] = true
-		for _, r := range p.Uses(v) {
-			if load[r]++; load[r] > p.capacity[r] {
-				return fmt.Errorf("resource %d is used %d times, its capacity is %d", r, load[r], p.capacity[r])
-			}
-		}
-	}
-	return nil
-}
 
 // Greedy goes through the items, those first that weigh most for what they use, and
 // chooses what still fits: what others are compared with.

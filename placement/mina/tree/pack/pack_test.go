@@ -35,6 +35,38 @@ func random(r *rand.Rand, items, resources, capacity int, weighted bool) *Proble
 	return p
 }
 
+// Value is the weight of a solution.
+func (p *Problem) Value(items []int) int64 {
+	sum := int64(0)
+	for _, v := range items {
+		sum += p.weight[v]
+	}
+	return sum
+}
+
+// Check is an error where items do not fit together, or one is there twice.
+func (p *Problem) Check(items []int) error {
+	load, seen := make([]int32, len(p.capacity)), map[int]bool{}
+	for _, v := range items {
+		if v < 0 || v >= p.Len() || seen[v] {
+			return fmt.Errorf("item %d is not there, or twice", v)
+		}
+		seen[v] = true
+		for _, r := range p.Uses(v) {
+			if load[r]++; load[r] > p.capacity[r] {
+				return fmt.Errorf("resource %d is used %d times, its capacity is %d", r, load[r], p.capacity[r])
+			}
+		}
+	}
+	return nil
+}
+
+// Peel is the solution by reducing-peeling, and whether it is known to be optimal.
+func (s *Solver) Peel(p *Problem) (chosen []int, optimal bool) {
+	optimal = s.peel(p)
+	return s.chosen(), optimal
+}
+
 // brute tries all subsets.
 func brute(p *Problem) int64 {
 	best := int64(0)

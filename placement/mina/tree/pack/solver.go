@@ -118,12 +118,6 @@ func (s *Solver) value(in []bool) int64 {
 	return sum
 }
 
-// Peel is the solution by reducing-peeling, and whether it is known to be optimal.
-func (s *Solver) Peel(p *Problem) (chosen []int, optimal bool) {
-	optimal = s.peel(p)
-	return s.chosen(), optimal
-}
-
 func (s *Solver) chosen() []int {
 	var out []int
 	for v, in := range s.in {
