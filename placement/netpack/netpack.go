@@ -167,7 +167,7 @@ type server struct {
 	linked            bool
 	rack, free, flows int
 	bandwidth         float64
-	worker            float64 // value of a worker there
+	worker            float64 // value of a worker there, and of a PS beside none
 }
 
 // plannerKey is the key of a cluster's planner.

@@ -21,12 +21,8 @@ func (p *planner) pair(s *search, workers, hosts *deck) {
 // rounding is by how much sums of the same terms may differ, of a link's capacity.
 const rounding = 1e-9
 
-// beside is what a PS is worth on a server where the job has no worker, and inside where it has
-// one.
-func (p *planner) beside(s *server) float64 {
-	return s.bandwidth - (p.link-s.bandwidth)/float64(s.flows+1)
-}
-
+// inside is what a PS is worth on a server where the job has a worker; without one it is worth what a
+// worker is.
 func (p *planner) inside(s *server) float64 {
 	return s.bandwidth - (p.link-s.bandwidth)/float64(s.flows+2)
 }
@@ -40,7 +36,7 @@ func (p *planner) apart(workers, hosts *deck) float64 {
 		next = math.Inf(-1)
 		if flows < hosts.rows() {
 			if c := hosts.class(flows, 0); len(c) > 0 {
-				ps = max(ps, p.beside(&p.servers[c[0]]))
+				ps = max(ps, p.servers[c[0]].worker)
 			}
 		}
 		if flows < workers.rows() {
@@ -65,18 +61,13 @@ func (p *planner) apart(workers, hosts *deck) float64 {
 // here too, but for one more of each, which may be the PS.
 func (p *planner) paired(workers, hosts *deck, gpus int, most float64) {
 	widest := gpus + p.most
-	var v, settled, rising []cell
-	for _, t := range []*[]cell{&v, &settled, &rising} {
-		*t = make([]cell, widest+1)
-		for g := range *t {
-			(*t)[g] = cell{math.Inf(-1), -1}
-		}
-	}
-	v[0].value = 0
+	v, settled, rising := p.table(widest+1), make([]cell, widest+1), make([]cell, widest+1)
+	blank(settled)
+	blank(rising)
 	p.steps, p.plans = p.steps[:0], p.plans[:0]
 	for flows := range hosts.rows() {
 		if i := p.idle(hosts.class(flows, 0)); i >= 0 {
-			raise(settled, v, p.beside(&p.servers[i]))
+			raise(settled, v, p.servers[i].worker)
 		}
 		if flows < workers.rows() {
 			for free := p.most; free > 0; free-- {
@@ -90,7 +81,7 @@ func (p *planner) paired(workers, hosts *deck, gpus int, most float64) {
 						p.join(rising, rising, i, free, value)
 						p.join(rising, v, i, free, value+p.inside(s))
 					}
-					raise(settled, v, p.beside(s))
+					raise(settled, v, s.worker)
 					if worker {
 						p.join(v, v, i, free, value)
 					}
@@ -102,9 +93,7 @@ func (p *planner) paired(workers, hosts *deck, gpus int, most float64) {
 			p.emit(rising[g], flows, g, most-p.link/float64(flows+2))
 		}
 		raise(settled, rising, 0)
-		for g := range rising {
-			rising[g] = cell{math.Inf(-1), -1}
-		}
+		blank(rising)
 	}
 }
 

@@ -121,50 +121,46 @@ type step struct{ server, before int32 }
 // this is the same program at 1/f of the work: V[f][g] of the paper, the best with some
 // server of exactly f flows, is what V[g] gains while these come in.
 func (p *planner) candidates(d *deck, gpus int) {
-	widest := gpus + p.most
 	p.steps, p.plans = p.steps[:0], p.plans[:0]
 	if p.Variant == Published {
 		p.published(d, gpus)
-	} else {
-		v := p.table(widest + 1)
-		seen := append(p.seen[:0], make([]int32, p.most+1)...)
-		p.seen = seen
-		reach := 0
-		for flows := range d.rows() {
-			for free := p.most; free > 0; free-- {
-				best := d.class(flows, free)
-				for _, i := range best[:min(len(best), widest/free)] {
-					value := p.servers[i].worker - p.link // 0 for an idle one
-					reach = min(reach+free, widest)
-					for g := reach; g >= free; g-- {
-						if t := v[g-free].value + value; t > v[g].value {
-							p.steps = append(p.steps, step{i, v[g-free].last})
-							v[g] = cell{t, int32(len(p.steps) - 1)}
-						}
-					}
-				}
-			}
-			for g := gpus; g <= widest; g++ {
-				if v[g].last >= 0 && v[g].last+1 != seen[g-gpus] {
-					seen[g-gpus] = v[g].last + 1
-					p.plans = append(p.plans, plan{flows, g, v[g].value, v[g].last})
-				}
+		return
+	}
+	widest := gpus + p.most
+	v := p.table(widest + 1)
+	seen := append(p.seen[:0], make([]int32, p.most+1)...)
+	p.seen = seen
+	reach := 0
+	for flows := range d.rows() {
+		for free := p.most; free > 0; free-- {
+			best := d.class(flows, free)
+			for _, i := range best[:min(len(best), widest/free)] {
+				reach = min(reach+free, widest)
+				p.join(v[:reach+1], v, i, free, p.servers[i].worker-p.link) // 0 for an idle one
 			}
 		}
-	}
-	if p.Variant == Published && slices.ContainsFunc(p.plans, func(pl plan) bool { return pl.gpus == gpus }) {
-		p.plans = slices.DeleteFunc(p.plans, func(pl plan) bool { return pl.gpus != gpus })
+		for g := gpus; g <= widest; g++ {
+			if v[g].last >= 0 && v[g].last+1 != seen[g-gpus] {
+				seen[g-gpus] = v[g].last + 1
+				p.plans = append(p.plans, plan{flows, g, v[g].value, v[g].last})
+			}
+		}
 	}
 }
 
 // table is V without any server: only no GPUs can be had.
 func (p *planner) table(n int) []cell {
 	p.cells = slices.Grow(p.cells[:0], n)[:n]
-	for i := range p.cells {
-		p.cells[i] = cell{math.Inf(-1), -1}
-	}
+	blank(p.cells)
 	p.cells[0].value = 0
 	return p.cells
+}
+
+// blank makes cells of which nothing is known.
+func blank(v []cell) {
+	for i := range v {
+		v[i] = cell{math.Inf(-1), -1}
+	}
 }
 
 // published is the program as it is printed, over all servers of the deck in their
@@ -205,6 +201,9 @@ func (p *planner) published(d *deck, gpus int) {
 				p.plans = append(p.plans, plan{rows[f], g, v[f][g].value, v[f][g].last})
 			}
 		}
+	}
+	if slices.ContainsFunc(p.plans, func(pl plan) bool { return pl.gpus == gpus }) {
+		p.plans = slices.DeleteFunc(p.plans, func(pl plan) bool { return pl.gpus != gpus })
 	}
 }
 
