@@ -15,7 +15,8 @@ type Transfer struct {
 	Add      bool // the receiver adds them to its own; otherwise it replaces its own
 }
 
-// Schedule is one operation of so many workers. Make one with a function of this package.
+// Schedule is one operation of so many workers. Make one with a function of this package: less than one
+// worker is one, which has nothing to send.
 type Schedule struct {
 	Name    string // as New knows it
 	Workers int
@@ -70,23 +71,19 @@ func New(name string, workers int) (Schedule, error) {
 	return makers[i].make(workers), nil
 }
 
-// atLeastOne is what the functions below make of a number of workers that makes no sense:
-// one worker, which has nothing to send.
-func atLeastOne(n int) int { return max(1, n) }
-
 // ReduceScatter sums around a ring: worker i ends with the sum of chunk i, and parts of sums in
 // the others. In each of n-1 phases every worker sends K/n to the next one.
 func ReduceScatter(workers int) Schedule {
-	return ring("reduce-scatter", atLeastOne(workers), true, false)
+	return ring("reduce-scatter", max(1, workers), true, false)
 }
 
 // AllGather distributes around a ring: worker i begins with chunk i, and all end with all
 // chunks. In each of n-1 phases every worker sends K/n to the next one.
-func AllGather(workers int) Schedule { return ring("all-gather", atLeastOne(workers), false, true) }
+func AllGather(workers int) Schedule { return ring("all-gather", max(1, workers), false, true) }
 
 // Ring is the ring all-reduce: ReduceScatter, then AllGather. Every worker sends
 // 2K(n-1)/n in 2(n-1) phases.
-func Ring(workers int) Schedule { return ring("ring", atLeastOne(workers), true, true) }
+func Ring(workers int) Schedule { return ring("ring", max(1, workers), true, true) }
 
 func ring(name string, n int, reduce, gather bool) Schedule {
 	phases := 0
@@ -116,7 +113,7 @@ func ring(name string, n int, reduce, gather bool) Schedule {
 // phase every worker sends every server its part, in the second every server sends it
 // back to every worker. A server and the worker beside it need no transfer.
 func ParameterServer(workers, servers int) Schedule {
-	n := atLeastOne(workers)
+	n := max(1, workers)
 	m := min(max(1, servers), n)
 	phases := 2
 	if n == 1 {
@@ -142,7 +139,7 @@ func ParameterServer(workers, servers int) Schedule {
 // p ≤ n hand theirs to worker i-p before, and get the sum back after (Thakur, Rabenseifner
 // and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005).
 func RecursiveDoubling(workers int) Schedule {
-	n := atLeastOne(workers)
+	n := max(1, workers)
 	k := bits.Len(uint(n)) - 1
 	p := 1 << k
 	fold := 0 // phases before and after
@@ -182,7 +179,7 @@ func RecursiveDoubling(workers int) Schedule {
 // block hands its sums to the next larger one, and gets them back before it doubles. That
 // takes two phases more than the largest block alone, and sends 2K(n-1) in all as well.
 func HalvingDoubling(workers int) Schedule {
-	return halvingDoubling("halving-doubling", atLeastOne(workers), func(i, _ int) int { return i })
+	return halvingDoubling("halving-doubling", max(1, workers), func(i, _ int) int { return i })
 }
 
 // HalvingDoublingNear is HalvingDoubling with the nearest worker first, as Goyal et al.
@@ -190,7 +187,7 @@ func HalvingDoubling(workers int) Schedule {
 // suits workers that are numbered machine by machine. The traffic is that of
 // HalvingDoubling with the workers of each block renumbered.
 func HalvingDoublingNear(workers int) Schedule {
-	return halvingDoubling("halving-doubling-near", atLeastOne(workers), func(i, k int) int {
+	return halvingDoubling("halving-doubling-near", max(1, workers), func(i, k int) int {
 		return int(bits.Reverse64(uint64(i)) >> (64 - k))
 	})
 }

@@ -35,6 +35,17 @@ func begin(s Schedule) vectors {
 	return v
 }
 
+// Sent is what all workers send in all phases, in parts; each direction counts.
+func (p *Pattern) Sent() int {
+	sum := 0
+	for _, ph := range p.Phases {
+		for _, f := range ph.Flows {
+			sum += ph.Times * f.Volume
+		}
+	}
+	return sum
+}
+
 // run does what a schedule says. All that is sent in a phase is what was there before it.
 func run(t *testing.T, s Schedule, v vectors) {
 	t.Helper()

@@ -95,17 +95,6 @@ func (p *Pattern) Cross(at []int) int {
 	return sum
 }
 
-// Sent is what all workers send in all phases, in parts; each direction counts.
-func (p *Pattern) Sent() int {
-	sum := 0
-	for _, ph := range p.Phases {
-		for _, f := range ph.Flows {
-			sum += ph.Times * f.Volume
-		}
-	}
-	return sum
-}
-
 // Seconds is how long the operation takes for a vector of so many bits, if worker w is on
 // machine at[w]: phases wait for each other, and a phase lasts as long as the busiest
 // direction of a machine's link needs. Within a machine nothing takes time, and nothing

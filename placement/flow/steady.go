@@ -890,24 +890,6 @@ func (s *Steady) Rate(handle int) float64 {
 	return 0
 }
 
-// Share is the share of a node's PSNs that it aggregates, as in JobResult.
-func (s *Steady) Share(handle, node int) float64 {
-	s.settle()
-	t := &s.trees[handle]
-	n := &t.nodes[node]
-	switch {
-	case n.always && !t.stuck:
-		return 1
-	case n.sw < 0:
-		return 0
-	}
-	level, rate := s.res[n.sw].level, s.Rate(handle)
-	if level >= rate && level > 0 {
-		return 1
-	}
-	return level / max(rate, math.SmallestNonzeroFloat64)
-}
-
 // Left is what is left of a link, bit/s.
 func (s *Steady) Left(link int) float64 {
 	s.settle()

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -63,6 +64,24 @@ func randomJob(r *rand.Rand, c *clos) Job {
 		}
 	}
 	return j
+}
+
+// Share is the share of a node's PSNs that it aggregates, as in JobResult.
+func (s *Steady) Share(handle, node int) float64 {
+	s.settle()
+	t := &s.trees[handle]
+	n := &t.nodes[node]
+	switch {
+	case n.always && !t.stuck:
+		return 1
+	case n.sw < 0:
+		return 0
+	}
+	level, rate := s.res[n.sw].level, s.Rate(handle)
+	if level >= rate && level > 0 {
+		return 1
+	}
+	return level / max(rate, math.SmallestNonzeroFloat64)
 }
 
 // TestSteadyReference: whatever comes and goes, the state is what WaterFill says, and
