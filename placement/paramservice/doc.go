@@ -85,7 +85,7 @@
 //
 // # How good it is
 //
-// Package exact solves the integer program for small instances. In 400 random ones of two to four
+// The tests in folder exact solve the integer program for small instances. In 400 random ones of two to four
 // jobs of twelve tensors together (go test ./placement/paramservice/exact -run TestGap -v -exact.gap 400
 // -exact.seed 1) the heuristic takes 955 Aggregators where 935 are the fewest within the limit: one more in 20 of
 // them, never two. With as many Aggregators the largest loss is 2.2 % on average, and 1.1 % at
