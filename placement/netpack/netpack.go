@@ -39,6 +39,8 @@
 //
 // In both, V starts at 0 for no GPUs and is unknown elsewhere: with the printed 0
 // everywhere, a plan could have fewer GPUs than it says.
+// And a plan is not judged that could do without one of its servers: as printed it might release all GPUs
+// of the least loaded one, and keep a worker there without any.
 package netpack
 
 import (

@@ -79,6 +79,8 @@
 //   - Slots have no times in the paper. Here every cycle is laid out by earliest deadline
 //     first, each slot within its part of the cycle; that fits whenever the slots' sum does,
 //     if tensors are summed in pieces (Liu and Layland 1973). See Slots.
+//   - A late request for which too little time is left waits for the next cycle in the paper. Here it gets the
+//     tensor's next slot, which is in this cycle where its job runs more than once in one.
 //
 // That line 6 looks at one cycle at a time is no loss: a job is as slow as on its slowest
 // Aggregator, so it is within the limit if it is on each.

@@ -1,6 +1,6 @@
 // Package fragment places jobs on the hosts of a tree of pods so that few fragments
 // arise. It is the first of MINA's three modules ("MINA: Fine-grained In-network
-// Aggregation Resource Scheduling for Machine Learning Service", INFOCOM '25, section
+// Aggregation Resource Scheduling for Machine Learning Service", INFOCOM '24, section
 // III-B): jobs in few fragments have small aggregation trees, and small trees seldom
 // want the same switches.
 //
