@@ -1,5 +1,7 @@
 package cluster
 
+import "slices"
+
 // Changes tells one subscriber what changed in a cluster since it asked last.
 type Changes struct {
 	c       *Cluster
@@ -42,11 +44,8 @@ func (c *Cluster) Subscribe() *Changes {
 
 // Close ends the subscription.
 func (s *Changes) Close() {
-	for i, o := range s.c.subscribers {
-		if o == s {
-			s.c.subscribers = append(s.c.subscribers[:i], s.c.subscribers[i+1:]...)
-			return
-		}
+	if i := slices.Index(s.c.subscribers, s); i >= 0 {
+		s.c.subscribers = slices.Delete(s.c.subscribers, i, i+1)
 	}
 }
 

@@ -2,6 +2,7 @@ package exact
 
 import (
 	"math"
+	"slices"
 
 	"github.com/inabench/inabench/placement/cluster"
 )
@@ -28,7 +29,7 @@ type room struct {
 
 func newMeter(cfg cluster.Config) *meter {
 	with := func(pat func(float64) float64) *cluster.Cluster {
-		out := cluster.Config{Servers: append([]cluster.Server(nil), cfg.Servers...), Racks: append([]cluster.Rack(nil), cfg.Racks...)}
+		out := cluster.Config{Servers: slices.Clone(cfg.Servers), Racks: slices.Clone(cfg.Racks)}
 		for i := range out.Servers {
 			out.Servers[i].GPUs = math.MaxInt32
 		}

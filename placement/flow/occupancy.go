@@ -290,7 +290,7 @@ func (o *occupancy) fair() bool {
 		if done || round == 0 {
 			continue
 		}
-		saved := append([]float64(nil), o.level...)
+		saved := slices.Clone(o.level)
 		o.jump()
 		o.sweep(false, 1e-12)
 		if done = o.sweep(false, 1e-12); done {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -227,10 +228,7 @@ func (w *fill) run() {
 		}
 	}
 	slices.SortFunc(limited, func(a, b int32) int {
-		if c := w.p.Jobs[a].Limit - w.p.Jobs[b].Limit; c != 0 {
-			return int(math.Copysign(1, c))
-		}
-		return int(a - b)
+		return cmp.Or(cmp.Compare(w.p.Jobs[a].Limit, w.p.Jobs[b].Limit), cmp.Compare(a, b))
 	})
 	for w.active > 0 {
 		for len(limited) > 0 && w.frozen[limited[0]] {

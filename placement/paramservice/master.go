@@ -150,12 +150,7 @@ func (m *Master) Arrive(job string, servers int, bytes []int64) (Change, error) 
 	if !ok {
 		return Change{}, fmt.Errorf("job %s: %d temporary Aggregators: %w: there are %d", job, servers, ErrFull, m.count)
 	}
-	order := make([]int, len(bytes))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(bytes[b], bytes[a]) })
-	group, _ := spread(bytes, order, servers)
+	group, _ := spread(bytes, largestFirst(bytes), servers)
 	m.seq++
 	j := &managed{name: job, seq: m.seq, servers: servers, temp: ids, watch: newWatch()}
 	change := Change{Allocated: slices.Clone(ids)}

@@ -73,13 +73,13 @@ func Loss(cycle, iteration time.Duration) float64 {
 	return float64(cycle%iteration) / float64(cycle)
 }
 
-// largestFirst are the indices of tasks, the largest first; equal ones in order.
-func largestFirst(tasks []time.Duration) []int {
-	order := make([]int, len(tasks))
+// largestFirst are the indices of sizes, the largest first; equal ones in order.
+func largestFirst[T ~int64](sizes []T) []int {
+	order := make([]int, len(sizes))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(tasks[b], tasks[a]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sizes[b], sizes[a]) })
 	return order
 }
 

@@ -1,6 +1,7 @@
 package paramservice
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -244,7 +245,7 @@ func lay(cycle time.Duration, tasks []Slot) ([]run, []piece, error) {
 			runs = append(runs, run{task: t, begin: i * cycle / k, end: (i + 1) * cycle / k, first: -1})
 		}
 	}
-	slices.SortStableFunc(runs, func(a, b run) int { return int(a.begin - b.begin) })
+	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.begin, b.begin) })
 	left := make([]time.Duration, len(runs))
 	queue := &byDeadline{runs: runs}
 	var pieces []piece

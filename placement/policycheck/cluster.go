@@ -3,6 +3,7 @@ package policycheck
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -144,12 +145,7 @@ func newWorld(cfg cluster.Config, p, twin cluster.Policy) *world {
 
 // leave ends some of the jobs, in the order of their IDs.
 func (w *world) leave(ends func() bool) error {
-	ids := make([]int, 0, len(w.runs))
-	for id := range w.runs {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(w.runs)) {
 		if !ends() {
 			continue
 		}

@@ -1,6 +1,7 @@
 package titan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -38,13 +39,7 @@ type Solution struct {
 
 // Less compares by the objectives in their order.
 func (s Solution) Less(o Solution) bool {
-	if s.Idle != o.Idle {
-		return s.Idle < o.Idle
-	}
-	if s.Used != o.Used {
-		return s.Used < o.Used
-	}
-	return s.Cross < o.Cross
+	return cmp.Or(s.Idle-o.Idle, s.Used-o.Used, s.Cross-o.Cross) < 0
 }
 
 // ErrRoom is that of a job with more workers than there are free GPUs.

@@ -42,10 +42,7 @@ func (p *Problem) Solve(seed uint64) (Solution, error) {
 	}
 	for _, list := range s.classes {
 		slices.SortFunc(list, func(a, b int) int {
-			if d := p.Machines[b].Free - p.Machines[a].Free; d != 0 {
-				return d
-			}
-			return b - a // so that of equals the last to be reached is the first
+			return cmp.Or(p.Machines[b].Free-p.Machines[a].Free, b-a) // so that of equals the last to be reached is the first
 		})
 	}
 	if p.Reading.Merge == Printed {

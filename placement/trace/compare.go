@@ -3,6 +3,7 @@ package trace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -66,11 +67,7 @@ func frequentSizes(t *Trace, most int) []int {
 	for i := range t.Jobs {
 		jobs[t.Jobs[i].GPUs]++
 	}
-	sizes := make([]int, 0, len(jobs))
-	for gpus := range jobs {
-		sizes = append(sizes, gpus)
-	}
-	slices.SortFunc(sizes, func(a, b int) int { return cmp.Or(jobs[b]-jobs[a], a-b) })
+	sizes := slices.SortedFunc(maps.Keys(jobs), func(a, b int) int { return cmp.Or(jobs[b]-jobs[a], a-b) })
 	sizes = sizes[:min(most, len(sizes))]
 	slices.Sort(sizes)
 	return sizes

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -77,10 +78,7 @@ func (r *Report) SkippedRows() int {
 // positive (3), duplicate id (1)"; empty when there were none.
 func (r *Report) Summary() string {
 	reasons := slices.SortedFunc(maps.Keys(r.Skipped), func(a, b Reason) int {
-		if d := r.Skipped[b] - r.Skipped[a]; d != 0 {
-			return d
-		}
-		return strings.Compare(string(a), string(b))
+		return cmp.Or(r.Skipped[b]-r.Skipped[a], cmp.Compare(a, b))
 	})
 	var parts []string
 	for _, why := range reasons {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -62,7 +63,7 @@ func (t *Trace) Window(i int, block float64) (*Trace, error) {
 		return nil, tomlfile.WithHint("take fewer repeats, or shorter windows", "trace %s: window %d of %g s: there are %d", t.Name, i+1, block, n)
 	}
 	begin, end := float64(i)*block, float64(i+1)*block // the end is the next one's begin, to the last bit
-	jobs := append([]Job(nil), t.Jobs[t.from(begin):t.from(end)]...)
+	jobs := slices.Clone(t.Jobs[t.from(begin):t.from(end)])
 	if len(jobs) == 0 {
 		return nil, tomlfile.WithHint("take longer windows", "trace %s: window %d of %g s: no job is submitted in it", t.Name, i+1, block)
 	}

@@ -13,6 +13,7 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -51,15 +52,7 @@ func New(name string, jobs []Job) *Trace {
 }
 
 func (t *Trace) sort() {
-	slices.SortStableFunc(t.Jobs, func(a, b Job) int {
-		switch {
-		case a.Submit < b.Submit:
-			return -1
-		case a.Submit > b.Submit:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 }
 
 // CheckGPUs says which jobs ask for more than limit GPUs, all that a cluster has. The
