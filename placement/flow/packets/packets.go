@@ -322,12 +322,7 @@ func (a *accumulator) add(m *model) {
 			}
 			put(share)
 			put(c.up / m.length)
-			x := &a.extra[i][v]
-			x.granted += c.granted / m.length
-			x.denied += c.denied / m.length
-			x.came += c.came / m.length
-			x.down += c.down / m.length
-			x.got += c.got / m.length
+			a.extra[i][v].add(c, m.length)
 		}
 	}
 	for l := range a.lost {
@@ -337,27 +332,22 @@ func (a *accumulator) add(m *model) {
 }
 
 // worst is the greatest standard error.
-func (a *accumulator) worst() float64 {
-	w := 0.0
-	for k := range a.sum {
-		e := a.err(k)
-		if a.relative[k] && a.sum[k] > 0 {
-			e /= a.sum[k] / float64(a.runs)
-		}
-		w = max(w, e)
-	}
-	return w
-}
+func (a *accumulator) worst() float64 { return a.most(a.err) }
 
 // differ is the greatest difference between two runs.
 func (a *accumulator) differ() float64 {
+	return a.most(func(k int) float64 { return a.hi[k] - a.lo[k] })
+}
+
+// most is the greatest of something that there is of each value, relatively where the value counts so.
+func (a *accumulator) most(of func(k int) float64) float64 {
 	w := 0.0
 	for k := range a.sum {
-		d := a.hi[k] - a.lo[k]
+		v := of(k)
 		if a.relative[k] && a.sum[k] > 0 {
-			d /= a.sum[k] / float64(a.runs)
+			v /= a.sum[k] / float64(a.runs)
 		}
-		w = max(w, d)
+		w = max(w, v)
 	}
 	return w
 }
@@ -395,12 +385,7 @@ func (a *accumulator) merge(b *accumulator) {
 	}
 	for i := range a.extra {
 		for v := range a.extra[i] {
-			x, y := &a.extra[i][v], &b.extra[i][v]
-			x.granted += y.granted
-			x.denied += y.denied
-			x.came += y.came
-			x.down += y.down
-			x.got += y.got
+			a.extra[i][v].add(&b.extra[i][v], 1)
 		}
 		a.got[i] += b.got[i]
 	}
@@ -674,6 +659,15 @@ type job struct {
 // seen is what is counted of a node: what it decides as a switch, packets that it sends to its
 // parent and that come there, and those that the parent sends to it and that it gets.
 type seen struct{ granted, denied, up, came, down, got float64 }
+
+// add adds what another one counted in so many seconds, per second. What was sent has a mean of its own.
+func (s *seen) add(o *seen, seconds float64) {
+	s.granted += o.granted / seconds
+	s.denied += o.denied / seconds
+	s.came += o.came / seconds
+	s.down += o.down / seconds
+	s.got += o.got / seconds
+}
 
 // sum is what the parameter server has of a PSN.
 type sum struct {
