@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/placement/policytest"
 )
 
@@ -548,5 +549,26 @@ func TestPredictShortMessages(t *testing.T) {
 	}
 	if !(filled < .8*beside) {
 		t.Errorf("%v beside a job that fills links, %v beside a slow one", filled, beside)
+	}
+}
+
+// TestPredictDamageBesideRing: packets are not followed while a ring sends over a damaged link, and are while it
+// computes. What is told of them then is of no mean, and the prediction says what it leaves out.
+func TestPredictDamageBesideRing(t *testing.T) {
+	inv := policytest.Racks(1, 3, 4)
+	plan := place(t, inv,
+		placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"},
+		placement.Job{Name: "R", Hosts: []string{"h1-1", "h1-2"}, Collective: placement.Ring})
+	p, err := placement.Predict(inv, plan, placement.Conditions{
+		Lanes: 240, Damage: map[string]flow.Damage{"h1-1->tor1": {Loss: .01}},
+		Senders: map[string]placement.Sender{
+			"A": {Window: 64, Timeout: 1e-3}, "R": {Layers: []placement.Layer{{Bytes: 8 << 20, Compute: 1e-3}}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Jobs) != 2 || !(p.Jobs[0].WireRate > 0) || p.Beyond == "" {
+		t.Errorf("%+v", p)
 	}
 }

@@ -224,6 +224,11 @@ func weighted(sum, x []float64, weight float64) {
 	}
 }
 
+// perNode are the figures of a job that there is one of for each node; the first three are there of every job.
+func perNode(j *flow.JobResult) []*[]float64 {
+	return []*[]float64{&j.Share, &j.ShareSpread, &j.Up, &j.UpCame, &j.Down, &j.DownCame}
+}
+
 // mean is the mean over time of what happens in states that last so long; rest are jobs that
 // send in all of them, and yet not all the time.
 func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, lasts []float64, rest []turn) *flow.Result {
@@ -250,22 +255,22 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 	for i := range out.Jobs {
 		j := &out.Jobs[i]
 		j.Bottleneck = all.Jobs[i].Bottleneck
-		nodes := len(all.Jobs[i].Share)
-		j.Share, j.ShareSpread, j.Up = make([]float64, nodes), make([]float64, nodes), make([]float64, nodes)
-		if all.Jobs[i].UpCame != nil {
-			j.UpCame, j.Down, j.DownCame = make([]float64, nodes), make([]float64, nodes), make([]float64, nodes)
+		figures := perNode(j)
+		if all.Jobs[i].UpCame == nil {
+			figures = figures[:3]
+		}
+		for _, x := range figures {
+			*x = make([]float64, len(all.Jobs[i].Share))
 		}
 		for set, r := range states {
 			if o := at[set][i]; o >= 0 {
 				rate := lasts[set] * r.Jobs[o].Rate
 				j.Rate += rate
 				j.RateSpread += lasts[set] * r.Jobs[o].RateSpread
-				weighted(j.Share, r.Jobs[o].Share, rate)
-				weighted(j.ShareSpread, r.Jobs[o].ShareSpread, rate)
-				weighted(j.Up, r.Jobs[o].Up, rate)
-				weighted(j.UpCame, r.Jobs[o].UpCame, rate)
-				weighted(j.Down, r.Jobs[o].Down, rate)
-				weighted(j.DownCame, r.Jobs[o].DownCame, rate)
+				from := perNode(&r.Jobs[o])
+				for k, x := range figures {
+					weighted(*x, *from[k], rate)
+				}
 			}
 		}
 		if j.Rate == 0 {
@@ -273,14 +278,9 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 			j.UpCame, j.Down, j.DownCame = nil, nil, nil
 			continue
 		}
-		for n := range nodes {
-			j.Share[n] /= j.Rate
-			j.ShareSpread[n] /= j.Rate
-			j.Up[n] /= j.Rate
-			if j.UpCame != nil {
-				j.UpCame[n] /= j.Rate
-				j.Down[n] /= j.Rate
-				j.DownCame[n] /= j.Rate
+		for _, x := range figures {
+			for n := range *x {
+				(*x)[n] /= j.Rate
 			}
 		}
 	}
