@@ -297,7 +297,7 @@ func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*
 	}
 	for _, t := range b.pauses {
 		if j := &b.Jobs[t.job]; j.Ring == nil {
-			j.Layers = packets(t.layers, 4*c.Lanes)
+			j.Layers = packets(t.layers, t.perFrame(j, &c))
 		}
 	}
 	results, err := flow.Replay(&b.Problem, fs)

@@ -75,3 +75,23 @@ func TestReplayWhileQueuesFill(t *testing.T) {
 		}
 	}
 }
+
+// TestReplayRing: a ring of four that computes puts one and a half times its gradient on each link, and takes as long for
+// that where a run is followed as in the steady state.
+func TestReplayRing(t *testing.T) {
+	inv := policytest.Racks(1, 4, 2)
+	plan := place(t, inv, placement.Job{Name: "R", Hosts: []string{"h1-1", "h1-2", "h1-3", "h1-4"}, Collective: placement.Ring})
+	c := placement.Conditions{Lanes: 2400, Senders: map[string]placement.Sender{"R": {Layers: []placement.Layer{{Bytes: 1 << 20, Compute: 200e-6}}}}}
+	steady, err := placement.Predict(inv, plan, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := placement.Schedule{Jobs: map[string]flow.Times{"R": {End: .01}}, Phases: []placement.Phase{{Count: flow.Count{From: .0007, To: .0041}, Jobs: []string{"R"}}}}
+	run, err := placement.Replay(inv, plan, c, s)
+	if err != nil || len(run) != 1 {
+		t.Fatalf("%v, %v", run, err)
+	}
+	if got, want := run[0].Jobs[0].WireRate, steady.Jobs[0].WireRate; math.Abs(got-want) > .12*want { // ten iterations, give or take one
+		t.Errorf("%.3g bit/s as the run is followed, %.3g in the steady state", got, want)
+	}
+}

@@ -85,16 +85,25 @@ func (t *turn) duty(rate, packet float64) float64 {
 	return min(1, t.bits/rate/end)
 }
 
+// perFrame is how many bytes of gradient one of the job's frames stands for: of a stream, which a ring of long
+// messages is, as many as put so many bits on each link.
+func (t *turn) perFrame(j *flow.Job, c *Conditions) float64 {
+	if t.ring > 0 {
+		return packetBits(j) / (8 * t.wire)
+	}
+	return float64(4 * c.Lanes)
+}
+
 // packets are the layers of an iteration in packets of so many bytes. All follow each other and are cut into packets: one
 // that two layers share is there with the later one, and the last is padded.
-func packets(layers []Layer, size int) (out []flow.Layer) {
+func packets(layers []Layer, size float64) (out []flow.Layer) {
 	var bytes, at float64
 	before := 0
 	for i, l := range layers {
 		bytes, at = bytes+l.Bytes, at+l.Compute
-		whole := math.Floor(bytes / float64(size) * (1 + 1e-12))
+		whole := math.Floor(bytes / size * (1 + 1e-12))
 		if i == len(layers)-1 {
-			whole = max(1, math.Ceil(bytes/float64(size)*(1-1e-12)))
+			whole = max(1, math.Ceil(bytes/size*(1-1e-12)))
 		}
 		out = append(out, flow.Layer{PSNs: int(whole) - before, Ready: at})
 		before = int(whole)

@@ -75,7 +75,7 @@ type Job struct {
 	// come about by itself: it has its whole window under way from the start.
 	Behind bool
 	Chunks []Chunk // of a Ring, one of each worker; its Bits are those of a full frame, to which Gap belongs
-	Layers []Layer // of an iteration, of a Replay, of Statistical, Synchronous and Unicast; none: a worker sends all the time
+	Layers []Layer // of an iteration, of a Replay, of all but a Ring; none: a worker sends all the time
 }
 
 // Layer is a part of an iteration: so many PSNs, which a worker has Ready seconds after it began that. It begins the next
