@@ -233,7 +233,7 @@ func (s *search) head(slot int, order []int) int {
 		if s.at[w] != none {
 			continue
 		}
-		if s.sets == Printed {
+		if s.problem.Reading.Sets == Printed {
 			if s.somePasses(w, slot) {
 				return w
 			}
@@ -244,7 +244,7 @@ func (s *search) head(slot int, order []int) int {
 		}
 	}
 	// What our Algorithm 1 refuses once it refuses for good: nobody moves, and amounts only grow.
-	s.closed[slot] = s.sets == Ours && best == none
+	s.closed[slot] = s.problem.Reading.Sets == Ours && best == none
 	return best
 }
 

@@ -68,7 +68,7 @@ func TestAlgorithm1(t *testing.T) {
 			p.Reading.Sets = tt.sets
 			x := newSearch(p, seq(2))
 			flows, phases := hops(p.Pattern)
-			x.limit(p, flows, phases)
+			x.limit(flows, phases)
 			x.move(0, 0)
 			x.feasible(1, seq(tt.workers))
 			var got []int
@@ -202,7 +202,7 @@ func corrected1(p *Problem, order, at []int, s int) (feasible []int) {
 	x := newSearch(p, seq(len(p.Machines)))
 	if p.limited() {
 		flows, phases := hops(p.Pattern)
-		x.limit(p, flows, phases)
+		x.limit(flows, phases)
 	}
 	for w, m := range at {
 		if m != none {

@@ -20,7 +20,6 @@ type search struct {
 	moves   *int // that are left
 
 	problem *Problem
-	sets    Variant // of Algorithm 1
 	flows   [][]hop // by worker; nil: any amount passes
 	phases  int     // of flows
 
@@ -34,8 +33,6 @@ const none = -1
 
 // limits are the bandwidth constraint on the slots of a search. With none it is nil.
 type limits struct {
-	p      *Problem
-	phases int
 	sent   []int // parts, by phase, slot that sends and slot that receives
 	room   []int // parts, by slot that sends and slot that receives
 	excess int   // parts over room, summed over all phases and pairs
@@ -50,7 +47,7 @@ type hop struct {
 func newSearch(p *Problem, slots []int) *search {
 	n := p.Pattern.Workers
 	s := &search{
-		problem: p, sets: p.Reading.Sets, pattern: p.Pattern, slots: slots, cap: make([]int, len(slots)), size: make([]int, len(slots)),
+		problem: p, pattern: p.Pattern, slots: slots, cap: make([]int, len(slots)), size: make([]int, len(slots)),
 		at: make([]int, n), attached: make([]int, n), refused: make([]bool, n), near: make([]bool, len(slots)),
 		closed: make([]bool, len(slots)),
 	}
@@ -64,25 +61,25 @@ func newSearch(p *Problem, slots []int) *search {
 }
 
 // limit puts a search under the bandwidth constraint, before anything is placed.
-func (s *search) limit(p *Problem, flows [][]hop, phases int) {
+func (s *search) limit(flows [][]hop, phases int) {
 	m := len(s.slots)
 	s.flows, s.phases = flows, phases
-	s.limits = &limits{p: p, phases: phases, sent: make([]int, phases*m*m), room: make([]int, m*m)}
+	s.limits = &limits{sent: make([]int, phases*m*m), room: make([]int, m*m)}
 	for a := range m {
-		s.limits.rooms(s.slots, a)
+		s.rooms(a)
 	}
 }
 
 // rooms sets what passes between a slot and the others.
-func (l *limits) rooms(slots []int, a int) {
-	m := len(slots)
-	for b := range slots {
+func (s *search) rooms(a int) {
+	l, m := s.limits, len(s.slots)
+	for b := range s.slots {
 		if b == a {
 			l.room[a*m+a] = math.MaxInt
 			continue
 		}
-		l.room[a*m+b] = l.p.room(slots[a], slots[b])
-		l.room[b*m+a] = l.p.room(slots[b], slots[a])
+		l.room[a*m+b] = s.problem.room(s.slots[a], s.slots[b])
+		l.room[b*m+a] = s.problem.room(s.slots[b], s.slots[a])
 	}
 }
 
@@ -176,7 +173,7 @@ func gain(workers int) int { return workers - 1 }
 // far as it holds them and as what they exchange with those that are placed passes. The
 // first is the first in the order, each next one that which exchanges most with the slot.
 func (s *search) feasible(slot int, order []int) (inner int) {
-	if s.sets == Printed {
+	if s.problem.Reading.Sets == Printed {
 		return s.take(slot, order)
 	}
 	clear(s.attached)
@@ -349,37 +346,37 @@ func (s *search) substitute(list func(slot int) []int) (better bool) {
 		if s.size[a] == 0 {
 			continue
 		}
-		rest := l.excess - l.of(a, m)
+		rest := l.excess - s.excessOf(a)
 		for _, machine := range list(a) {
 			if l.excess == rest || *s.moves <= 0 {
 				break
 			}
-			if taken[machine] || l.p.Machines[machine].Free < s.size[a] {
+			if taken[machine] || s.problem.Machines[machine].Free < s.size[a] {
 				continue
 			}
 			*s.moves -= m // about as much work
 			was := s.slots[a]
 			s.slots[a] = machine
-			l.rooms(s.slots, a)
-			if now := rest + l.of(a, m); now < l.excess {
+			s.rooms(a)
+			if now := rest + s.excessOf(a); now < l.excess {
 				l.excess = now
-				s.cap[a] = min(len(s.at), l.p.Machines[machine].Free)
+				s.cap[a] = min(len(s.at), s.problem.Machines[machine].Free)
 				delete(taken, was)
 				taken[machine] = true
 				better = true
 				continue
 			}
 			s.slots[a] = was
-			l.rooms(s.slots, a)
+			s.rooms(a)
 		}
 	}
 	return better
 }
 
-// of is the excess between a slot of m and all others.
-func (l *limits) of(a, m int) int {
-	sum := 0
-	for phase := range l.phases {
+// excessOf is the excess between a slot and all others.
+func (s *search) excessOf(a int) int {
+	l, m, sum := s.limits, len(s.slots), 0
+	for phase := range s.phases {
 		sent := l.sent[phase*m*m:]
 		for b := range m {
 			if b != a {

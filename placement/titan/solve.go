@@ -232,7 +232,7 @@ func (s *solver) limited(least int, congested *CongestedError) (Solution, error)
 				continue
 			}
 			x := newSearch(s.Problem, slots)
-			x.limit(s.Problem, flows, phases)
+			x.limit(flows, phases)
 			s.run(x, start, &moves)
 			at := make([]int, s.n)
 			for w, slot := range x.at {
@@ -276,7 +276,7 @@ func (s *solver) tryAll(flows [][]hop, phases int) *Solution {
 		return nil
 	}
 	x := newSearch(s.Problem, slots)
-	x.limit(s.Problem, flows, phases)
+	x.limit(flows, phases)
 	var best *Solution
 	moves := effort
 	var place func(w int, so Solution)

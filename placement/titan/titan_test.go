@@ -301,7 +301,7 @@ func TestSearchCounts(t *testing.T) {
 		slots := seq(len(p.Machines))
 		x := newSearch(p, slots)
 		flows, phases := hops(p.Pattern)
-		x.limit(p, flows, phases)
+		x.limit(flows, phases)
 		for range 60 {
 			x.move(rnd.IntN(p.Pattern.Workers), rnd.IntN(len(slots)))
 		}
