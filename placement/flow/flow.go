@@ -10,7 +10,7 @@ import (
 )
 
 // None stands for "no link", "no switch" and "no parent".
-const None = -1
+const None = packets.None
 
 // Problem is a network and the jobs that run in it. The models never change it.
 type Problem struct {
@@ -50,28 +50,28 @@ type Switch struct {
 }
 
 // Addressing is how a switch finds the aggregator of a (job, PSN).
-type Addressing uint8
+type Addressing = packets.Addressing
 
 const (
-	Pool   Addressing = iota // any free aggregator
-	Hash                     // H(job, PSN) mod M, H uniform
-	Linear                   // (offset of the job + PSN) mod M
-	ATP                      // one of the job's Slots distinct slots, by PSN mod Slots
+	Pool   = packets.Pool   // any free aggregator
+	Hash   = packets.Hash   // H(job, PSN) mod M, H uniform
+	Linear = packets.Linear // (offset of the job + PSN) mod M
+	ATP    = packets.ATP    // one of the job's Slots distinct slots, by PSN mod Slots
 )
 
 // Kind is what a job's packets do.
-type Kind uint8
+type Kind = packets.Kind
 
 const (
 	// Statistical jobs reserve an aggregator per PSN and fall back to the PS where
 	// they get none; the result is multicast (ATP, NetPack section 2.2).
-	Statistical Kind = iota
+	Statistical = packets.Statistical
 	// Synchronous jobs own Slots aggregators in each of their switches. They need
 	// two windows of them (one is kept for resends) and stand still with fewer.
-	Synchronous
+	Synchronous = packets.Synchronous
 	// Unicast jobs have no aggregation: every worker's packet reaches the PS, which
 	// answers each worker separately.
-	Unicast
+	Unicast = packets.Unicast
 )
 
 // Job is one job and its aggregation tree.

@@ -433,7 +433,7 @@ func (p *Problem) bottleneck(ji int, r *Result) {
 // or a limit, unless it is a stream.
 func (p *Problem) follow(j *Job) (packets.Job, bool) {
 	f := packets.Job{
-		Kind: packets.Kind(j.Kind), Bits: packet(j), Window: int(math.Round(j.Window)),
+		Kind: j.Kind, Bits: packet(j), Window: int(math.Round(j.Window)),
 		Slots: int(math.Round(j.Slots)), ID: j.ID, Offset: j.Offset, Layers: j.Layers,
 	}
 	if j.Limit > 0 {
@@ -471,7 +471,7 @@ func (p *Problem) follow(j *Job) (packets.Job, bool) {
 		nd.Delay = max(0, nd.Delay)
 		if j.aggregates(n) && f.Kind != packets.Stream {
 			nd.Switch = n.Switch
-			nd.Addressing = packets.Addressing(p.Switches[n.Switch].Addressing)
+			nd.Addressing = p.Switches[n.Switch].Addressing
 			if nd.Addressing == packets.ATP && children[k] {
 				nd.Addressing = packets.Hash // it sees sums, which come from no slot
 			}
