@@ -45,7 +45,6 @@ type Config struct {
 	// Allocation is the algorithms and their options; its fat-tree and, where both are 0,
 	// its capacities are filled in from the inventory.
 	Allocation mina.Config
-	OnEnd      bool          // trees are built again when a job has ended, too
 	Lease      time.Duration // that a job may be without one of its hosts; 0: 3 s
 	Retry      time.Duration // until what was refused is asked for again; 0: 1 s
 	Emit       func(Event)   // is told what happens, in order; must not call the controller
@@ -70,10 +69,9 @@ type Submission struct {
 	Hosts []string `json:"hosts,omitempty"`
 	N     int      `json:"n,omitempty"`
 	// Window is how many packets it would have outstanding; 0: what the manager gives.
-	Window      int     `json:"window,omitempty"`
-	Reservation string  `json:"reservation,omitempty"`
-	Gain        float64 `json:"gain,omitempty"`   // see tree.Job
-	Demand      float64 `json:"demand,omitempty"` // see tree.Job
+	Window int     `json:"window,omitempty"`
+	Gain   float64 `json:"gain,omitempty"`   // see tree.Job
+	Demand float64 `json:"demand,omitempty"` // see tree.Job
 }
 
 // Event is something that has happened.
@@ -415,10 +413,6 @@ func (c *Controller) finish(j *job, why string) {
 		a.let()
 	}
 	clear(j.ranks)
-	if c.cfg.OnEnd && !c.closed {
-		c.rebuild()
-		return
-	}
 	c.share()
 	c.advance()
 }
@@ -514,7 +508,7 @@ func (c *Controller) once(j *job) bool {
 		c.enter(j, acquiring)
 		r := aggmgr.Request{
 			Job: j.ID, Hosts: j.hosts, Type: sharp.SAT, Quota: sharp.Quota{OSTs: j.Window},
-			Reservation: j.Reservation, Root: wanted.root, Via: wanted.switches,
+			Root: wanted.root, Via: wanted.switches,
 		}
 		c.work.Go(func() { c.acquire(j, r) })
 	}
