@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/inabench/inabench/internal/proof"
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/dataplane/dataplanetest"
 	"github.com/inabench/inabench/testbed/ina"
@@ -37,7 +38,7 @@ type target struct {
 }
 
 func targets() []target {
-	stratum := p4rt.StratumConfig{Program: "ina_tna", BFRT: []byte("{}"), Profiles: []p4rt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}}}.Marshal()
+	stratum := bfrt.Config{Program: "ina_tna", BFRT: []byte("{}"), Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}}}.Marshal()
 	sde := p4rt.SDEConfig{Program: "ina_tna", Binary: []byte{1}, Context: []byte("{}")}.Marshal()
 	return []target{
 		{personality.Stratum(), 1, map[uint32]uint32{1: 132, 2: 140, 3: 148, 4: 64}, stratum},
