@@ -57,12 +57,8 @@ type Setup struct {
 type Share struct {
 	Listen  string        `json:"listen,omitempty"` // for hosts; empty: any port of the loopback
 	Cost    tree.Cost     `json:"cost"`             // of all-reduces
-	Drift   float64       `json:"drift,omitempty"`  // s
-	Settle  time.Duration `json:"settle,omitempty"`
 	Silence time.Duration `json:"silence,omitempty"`
 	Log     string        `json:"log,omitempty"` // file that its log is appended to; empty: none
-
-	Faults sharing.Faults `json:"faults,omitzero"`
 }
 
 // Addresses are where the process serves.
@@ -201,7 +197,7 @@ func openLog(path string) (*os.File, error) {
 // and what ends it.
 func (p *process) share(s Share) (tell func([]Group), addr string, end func(), err error) {
 	cfg := sharing.ControllerConfig{
-		Listen: s.Listen, Cost: s.Cost, Drift: s.Drift, Settle: s.Settle, Silence: s.Silence, Faults: s.Faults,
+		Listen: s.Listen, Cost: s.Cost, Silence: s.Silence,
 		Out: func(job uint32, run uint64, why string) {
 			p.emit(Event{Event: "out", Job: uint16(job), Error: fmt.Sprintf("run %d: %s", run, why)})
 		},

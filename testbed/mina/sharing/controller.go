@@ -36,7 +36,7 @@ type ControllerConfig struct {
 	// what they have locked.
 	Out func(job uint32, run uint64, why string)
 
-	Faults Faults
+	faults faults // nil outside of tests
 	Log    *Log
 }
 
@@ -113,7 +113,7 @@ func NewController(cfg ControllerConfig) (*Controller, error) {
 	if cfg.Settle == 0 {
 		cfg.Settle = 100 * time.Millisecond
 	}
-	p, err := newPost(cfg.Listen, cfg.Faults)
+	p, err := newPost(cfg.Listen, cfg.faults)
 	if err != nil {
 		return nil, err
 	}
