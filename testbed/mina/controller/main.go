@@ -23,7 +23,6 @@ import (
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/sharp/aggmgr"
 )
 
@@ -138,7 +137,7 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		log = f
 	}
 	fabric := aggmgr.FabricOf(s.Inventory)
-	switches, err := aggmgr.DialSwitches(ctx, fabric, true, p4rt.Options{})
+	switches, err := aggmgr.DialSwitches(ctx, fabric)
 	if err != nil {
 		return err
 	}

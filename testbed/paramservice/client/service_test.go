@@ -470,7 +470,7 @@ func TestStatic(t *testing.T) {
 	}
 	s := &service{t: t, ctx: ctx, job: j}
 	for r := range int32(j.Workers) {
-		a, err := client.New(client.Config{Job: j, Rank: r, Link: control.StaticWorker(j, r, servers, nil), Transport: &data.TCP{}, Initial: client.Initial})
+		a, err := client.New(client.Config{Job: j, Rank: r, Link: control.StaticWorker(j, r, servers), Transport: &data.TCP{}, Initial: client.Initial})
 		if err != nil {
 			t.Fatal(err)
 		}

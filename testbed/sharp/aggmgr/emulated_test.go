@@ -15,7 +15,6 @@ import (
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/netns"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/sharp/aggmgr"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -70,7 +69,7 @@ func TestP4Switches(t *testing.T) {
 	for i := range fabric.Switches {
 		fabric.Switches[i].Trees = 9 // which is wrong
 	}
-	switches, err := aggmgr.DialSwitches(t.Context(), fabric, true, p4rt.Options{})
+	switches, err := aggmgr.DialSwitches(t.Context(), fabric)
 	if err != nil {
 		t.Fatal(err)
 	}

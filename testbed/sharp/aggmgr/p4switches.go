@@ -20,9 +20,8 @@ import (
 type P4Switches map[string]*p4rt.Client
 
 // DialSwitches becomes the controller of all switches of a fabric that have an address, and
-// uses the pipelines that run on them already; with push they are loaded first. The caller
-// must Close the result; on error there is nothing to close.
-func DialSwitches(ctx context.Context, f Fabric, push bool, opt p4rt.Options) (P4Switches, error) {
+// loads their pipelines. The caller must Close the result; on error there is nothing to close.
+func DialSwitches(ctx context.Context, f Fabric) (P4Switches, error) {
 	var wait sync.WaitGroup
 	clients, errs := make([]*p4rt.Client, len(f.Switches)), make([]error, len(f.Switches))
 	for i, s := range f.Switches {
@@ -30,13 +29,8 @@ func DialSwitches(ctx context.Context, f Fabric, push bool, opt p4rt.Options) (P
 			continue
 		}
 		wait.Go(func() {
-			if clients[i], errs[i] = p4rt.Dial(ctx, s.Name, s.Address, s.DeviceID, opt); errs[i] != nil {
-				return
-			}
-			if push {
+			if clients[i], errs[i] = p4rt.Dial(ctx, s.Name, s.Address, s.DeviceID, p4rt.Options{}); errs[i] == nil {
 				errs[i] = clients[i].Push(ctx, dataplane.Pipeline{Info: p4.Info()})
-			} else {
-				errs[i] = clients[i].Attach(ctx)
 			}
 		})
 	}
