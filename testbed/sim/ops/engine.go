@@ -244,8 +244,7 @@ func (e *engine) come() error {
 		e.queue = append(e.queue, e.arrive[n])
 		e.arrive = e.arrive[:n]
 	}
-	_, err := e.place()
-	return err
+	return e.place()
 }
 
 // end is that of a job.
@@ -270,11 +269,7 @@ func (e *engine) end(r *running) error {
 	}
 	e.ended++
 	e.result.Makespan = e.now
-	placed, err := e.place()
-	if err == nil && !placed && e.cfg.Rebuild == OnChange && len(e.active) > 0 {
-		return e.trees()
-	}
-	return err
+	return e.place()
 }
 
 func (e *engine) clock() float64 {
@@ -286,7 +281,8 @@ func (e *engine) clock() float64 {
 
 // place gives hosts to those who wait, as long as the first of them finds room, and then
 // trees to all.
-func (e *engine) place() (placed bool, err error) {
+func (e *engine) place() error {
+	placed := false
 	for len(e.queue) > 0 {
 		i := e.queue[0]
 		j, p, o := &e.jobs[i], e.patterns[i], &e.result.Jobs[i]
@@ -297,7 +293,7 @@ func (e *engine) place() (placed bool, err error) {
 			break
 		}
 		if err != nil {
-			return placed, err
+			return err
 		}
 		if e.cfg.Clock != nil {
 			e.result.Placing = append(e.result.Placing, e.clock()-began)
@@ -305,7 +301,7 @@ func (e *engine) place() (placed bool, err error) {
 		e.queue = e.queue[1:]
 		placed = true
 		if o.Fragments, err = e.alloc.Fragments(hosts); err != nil {
-			return placed, err
+			return err
 		}
 		o.Start = e.now
 		e.result.On[i] = slices.Clone(hosts)
@@ -318,9 +314,9 @@ func (e *engine) place() (placed bool, err error) {
 		e.result.Requests++
 	}
 	if !placed {
-		return false, nil
+		return nil
 	}
-	return true, e.trees()
+	return e.trees()
 }
 
 // trees builds those of all jobs that run.
