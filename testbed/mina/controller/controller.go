@@ -506,10 +506,7 @@ func (c *Controller) once(j *job) bool {
 		j.move.Wait += c.lap(j)
 		j.at = wanted
 		c.enter(j, acquiring)
-		r := aggmgr.Request{
-			Job: j.ID, Hosts: j.hosts, Type: sharp.SAT, Quota: sharp.Quota{OSTs: j.Window},
-			Root: wanted.root, Via: wanted.switches,
-		}
+		r := aggmgr.Request{Job: j.ID, Hosts: j.hosts, OSTs: j.Window, Root: wanted.root, Via: wanted.switches}
 		c.work.Go(func() { c.acquire(j, r) })
 	}
 	return false

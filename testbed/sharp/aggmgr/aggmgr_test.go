@@ -178,7 +178,7 @@ func refused(t *testing.T, r *rig, req aggmgr.Request, want error, text string) 
 // granted.
 func TestTree(t *testing.T) {
 	r := newRig(t)
-	g := begin(t, r, aggmgr.Request{Job: 7, Hosts: []string{"h3", "h1", "h2"}, Quota: sharp.Quota{OSTs: 30, UserData: 512}})
+	g := begin(t, r, aggmgr.Request{Job: 7, Hosts: []string{"h3", "h1", "h2"}, OSTs: 30, Root: "spine1"})
 	want := []aggmgr.Node{
 		{Switch: "leaf2", Parent: "spine1", Up: 11, Down: []uint32{1}, Expect: 1},
 		{Switch: "leaf1", Parent: "spine1", Up: 11, Down: []uint32{1, 2}, Expect: 6},
@@ -187,13 +187,13 @@ func TestTree(t *testing.T) {
 	if diff := cmp.Diff(want, g.Nodes); diff != "" {
 		t.Errorf("tree (-want +got):\n%s", diff)
 	}
-	if q := (sharp.Quota{OSTs: 30, UserData: 512, Groups: 30, QPs: 1, GroupChannels: 1}); g.Tree.Quota != q || g.Tree.Type != sharp.LLT || g.Root() != "spine1" || g.Epoch != 1 {
+	if q := (sharp.Quota{OSTs: 30, UserData: 960, Groups: 30, QPs: 1, GroupChannels: 1}); g.Tree.Quota != q || g.Tree.Type != sharp.SAT || g.Root() != "spine1" || g.Epoch != 1 {
 		t.Errorf("granted %+v", g)
 	}
 	if got := r.board.state(); got != "leaf1: 7, leaf2: 7, spine1: 7" {
 		t.Errorf("switches hold %s", got)
 	}
-	one := begin(t, r, aggmgr.Request{Job: 8, Hosts: []string{"h1", "h2"}, Type: sharp.SAT})
+	one := begin(t, r, aggmgr.Request{Job: 8, Hosts: []string{"h1", "h2"}, Root: "leaf1"})
 	if len(one.Nodes) != 1 || one.Root() != "leaf1" || one.Tree.Quota.OSTs != 3 {
 		t.Errorf("two hosts of a leaf: %+v", one)
 	}
@@ -217,13 +217,13 @@ func TestTree(t *testing.T) {
 		text  string
 	}{
 		{3, "Begin Job:"},
-		{1, fmt.Sprintf("Begin Job: job_id_external: 7 job_id_sharp: %d quota_percent: 20.00 request_sat: 0\n", g.Tree.Job)},
+		{1, fmt.Sprintf("Begin Job: job_id_external: 7 job_id_sharp: %d quota_percent: 3.00 request_sat: 1\n", g.Tree.Job)},
 		{1, fmt.Sprintf("Begin Job: job_id_external: 8 job_id_sharp: %d quota_percent: 3.00 request_sat: 1\n", one.Tree.Job)},
-		{1, fmt.Sprintf("Begin Job: job_id_external: 7 job_id_sharp: %d quota_percent: 20.00 request_sat: 0\n", via.Tree.Job)},
+		{1, fmt.Sprintf("Begin Job: job_id_external: 7 job_id_sharp: %d quota_percent: 3.00 request_sat: 1\n", via.Tree.Job)},
 		{5, fmt.Sprintf(" tree_id: %d\n", g.Tree.ID)},
-		{1, fmt.Sprintf("leaf1 Allocated quota { q:1, ud:512 o:30 g:30 } child_index_per_port: 1 tree_id: %d\n", g.Tree.ID)},
+		{1, fmt.Sprintf("leaf1 Allocated quota { q:1, ud:960 o:30 g:30 } child_index_per_port: 1 tree_id: %d\n", g.Tree.ID)},
 		{1, fmt.Sprintf(" o:3 g:3 } child_index_per_port: 0 tree_id: %d\n", one.Tree.ID)},
-		{3, fmt.Sprintf(" o:20 g:20 } child_index_per_port: 0 tree_id: %d\n", via.Tree.ID)},
+		{3, fmt.Sprintf(" o:3 g:3 } child_index_per_port: 0 tree_id: %d\n", via.Tree.ID)},
 		{1, "End Job:"},
 		{1, fmt.Sprintf("End Job: job_id_sharp: %d reason: finished\n", g.Tree.Job)},
 	} {
@@ -237,26 +237,24 @@ func TestTree(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	r := newRig(t)
 	h12 := []string{"h1", "h2"}
-	g := begin(t, r, aggmgr.Request{Job: 1, Hosts: h12})
+	g := begin(t, r, aggmgr.Request{Job: 1, Hosts: h12, Root: "leaf1"})
 	for _, c := range []struct {
 		req  aggmgr.Request
 		want error
 		text string
 	}{
-		{aggmgr.Request{Job: 0, Hosts: h12}, aggmgr.ErrInvalid, "job 0"},
-		{aggmgr.Request{Job: 4096, Hosts: h12}, aggmgr.ErrInvalid, "job 4096"},
-		{aggmgr.Request{Job: 2}, aggmgr.ErrInvalid, "no hosts"},
-		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h9"}}, aggmgr.ErrUnknown, `"h9"`},
-		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h2", "h3", "h4", "h5", "h6"}}, aggmgr.ErrInvalid, "6 hosts are asked for, 5 exist"},
-		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h1"}}, aggmgr.ErrInvalid, "h1 is named twice"},
+		{aggmgr.Request{Job: 0, Hosts: h12, Root: "leaf1"}, aggmgr.ErrInvalid, "job 0"},
+		{aggmgr.Request{Job: 4096, Hosts: h12, Root: "leaf1"}, aggmgr.ErrInvalid, "job 4096"},
+		{aggmgr.Request{Job: 2, Root: "leaf1"}, aggmgr.ErrInvalid, "no hosts"},
+		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h9"}, Root: "leaf1"}, aggmgr.ErrUnknown, `"h9"`},
+		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h2", "h3", "h4", "h5", "h6"}, Root: "leaf1"}, aggmgr.ErrInvalid, "6 hosts are asked for, 5 exist"},
+		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h1"}, Root: "leaf1"}, aggmgr.ErrInvalid, "h1 is named twice"},
 		{aggmgr.Request{Job: 2, Hosts: h12, Root: "spine9"}, aggmgr.ErrUnknown, `"spine9"`},
-		{aggmgr.Request{Job: 2, Hosts: h12, Type: "XYZ"}, aggmgr.ErrInvalid, "XYZ"},
-		{aggmgr.Request{Job: 2, Hosts: h12, Quota: sharp.Quota{OSTs: -1}}, aggmgr.ErrInvalid, "negative"},
-		{aggmgr.Request{Job: 2, Hosts: h12, Quota: sharp.Quota{UserData: 64}}, aggmgr.ErrInvalid, "64 bytes"},
-		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h5"}}, aggmgr.ErrNoTree, "leaf3 has no SHARP"},
+		{aggmgr.Request{Job: 2, Hosts: h12, OSTs: -1, Root: "leaf1"}, aggmgr.ErrInvalid, "-1 OSTs"},
+		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h5"}, Root: "spine1"}, aggmgr.ErrNoTree, "leaf3 has no SHARP"},
 		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h3"}, Root: "leaf1"}, aggmgr.ErrNoTree, "from leaf1 there is no way down to h3"},
-		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h3"}, Via: []string{"leaf1", "spine1"}}, aggmgr.ErrNoTree, "h3"},
-		{aggmgr.Request{Job: 1, Hosts: []string{"h3", "h4"}}, aggmgr.ErrExists, "job 1"},
+		{aggmgr.Request{Job: 2, Hosts: []string{"h1", "h3"}, Via: []string{"leaf1", "spine1"}, Root: "spine1"}, aggmgr.ErrNoTree, "h3"},
+		{aggmgr.Request{Job: 1, Hosts: []string{"h3", "h4"}, Root: "leaf1"}, aggmgr.ErrExists, "job 1"},
 	} {
 		refused(t, r, c.req, c.want, c.text)
 	}
@@ -279,22 +277,22 @@ func TestRefusals(t *testing.T) {
 // released is granted again. OSTs that are not there are not granted.
 func TestQuota(t *testing.T) {
 	r := newRig(t)
-	first := begin(t, r, aggmgr.Request{Job: 1, Hosts: []string{"h1", "h2"}, Quota: sharp.Quota{OSTs: 60}})
-	second := begin(t, r, aggmgr.Request{Job: 2, Hosts: []string{"h1", "h2"}, Quota: sharp.Quota{OSTs: 60}})
+	first := begin(t, r, aggmgr.Request{Job: 1, Hosts: []string{"h1", "h2"}, OSTs: 60, Root: "leaf1"})
+	second := begin(t, r, aggmgr.Request{Job: 2, Hosts: []string{"h1", "h2"}, OSTs: 60, Root: "leaf1"})
 	if first.Tree.Quota.OSTs != 60 || second.Tree.Quota.OSTs != 40 {
 		t.Errorf("granted %d and %d of 100 OSTs", first.Tree.Quota.OSTs, second.Tree.Quota.OSTs)
 	}
-	third := aggmgr.Request{Job: 3, Hosts: []string{"h1", "h3"}}
+	third := aggmgr.Request{Job: 3, Hosts: []string{"h1", "h3"}, Root: "spine1"}
 	refused(t, r, third, aggmgr.ErrQuota, "leaf1 has 2 of 2 trees")
-	begin(t, r, aggmgr.Request{Job: 4, Hosts: []string{"h3", "h4"}})
+	begin(t, r, aggmgr.Request{Job: 4, Hosts: []string{"h3", "h4"}, Root: "leaf2"})
 	if err := r.End(t.Context(), first.Tree.Job); err != nil {
 		t.Fatal(err)
 	}
 	begin(t, r, third)
 	want := []aggmgr.Usage{
-		{Switch: "leaf1", Trees: 2, OSTs: 60, FreeTrees: 0, FreeOSTs: 40},
-		{Switch: "leaf2", Trees: 2, OSTs: 40, FreeTrees: 0, FreeOSTs: 60},
-		{Switch: "spine1", Trees: 1, OSTs: 20, FreeTrees: 1, FreeOSTs: 80},
+		{Switch: "leaf1", Trees: 2, OSTs: 43, FreeTrees: 0, FreeOSTs: 57},
+		{Switch: "leaf2", Trees: 2, OSTs: 6, FreeTrees: 0, FreeOSTs: 94},
+		{Switch: "spine1", Trees: 1, OSTs: 3, FreeTrees: 1, FreeOSTs: 97},
 		{Switch: "spine2", FreeTrees: 2, FreeOSTs: 100},
 		{Switch: "leaf3"},
 	}
@@ -304,7 +302,7 @@ func TestQuota(t *testing.T) {
 	r.board.mu.Lock()
 	defer r.board.mu.Unlock()
 	a, b := r.board.held["leaf1"][2], r.board.held["leaf1"][3]
-	if a.Base != 60 || a.OSTs != 40 || b.Base != 0 || b.OSTs != 20 {
+	if a.Base != 60 || a.OSTs != 40 || b.Base != 0 || b.OSTs != 3 {
 		t.Errorf("regions of leaf1: %+v, %+v", a, b)
 	}
 }
@@ -313,7 +311,7 @@ func TestQuota(t *testing.T) {
 func TestLinks(t *testing.T) {
 	r := newRig(t)
 	both := []string{"h1", "h3"}
-	g := begin(t, r, aggmgr.Request{Job: 1, Hosts: both})
+	g := begin(t, r, aggmgr.Request{Job: 1, Hosts: both, Root: "spine1"})
 	if _, err := r.SetLink("leaf1", "leaf2", false); !errors.Is(err, aggmgr.ErrUnknown) {
 		t.Errorf("no such link: %v", err)
 	}
@@ -322,7 +320,7 @@ func TestLinks(t *testing.T) {
 		t.Errorf("affected %v, %v", affected, err)
 	}
 	refused(t, r, aggmgr.Request{Job: 2, Hosts: both, Root: "spine1"}, aggmgr.ErrNoTree, "leaf1:11 - spine1:1 is down")
-	if g := begin(t, r, aggmgr.Request{Job: 2, Hosts: both}); g.Root() != "spine2" {
+	if g := begin(t, r, aggmgr.Request{Job: 2, Hosts: both, Root: "spine2"}); g.Root() != "spine2" {
 		t.Errorf("around the link: %+v", g)
 	}
 	if _, err := r.SetLink("spine2", "leaf2", false); err != nil {
@@ -331,11 +329,11 @@ func TestLinks(t *testing.T) {
 	if err := r.End(t.Context(), g.Tree.Job); err != nil {
 		t.Error(err)
 	}
-	refused(t, r, aggmgr.Request{Job: 3, Hosts: both}, aggmgr.ErrNoTree, "from spine2 there is no way down to h3")
+	refused(t, r, aggmgr.Request{Job: 3, Hosts: both, Root: "spine2"}, aggmgr.ErrNoTree, "from spine2 there is no way down to h3")
 	if _, err := r.SetLink("spine1", "leaf1", true); err != nil {
 		t.Fatal(err)
 	}
-	begin(t, r, aggmgr.Request{Job: 3, Hosts: both})
+	begin(t, r, aggmgr.Request{Job: 3, Hosts: both, Root: "spine1"})
 }
 
 // TestSwitchRefuses: a tree that cannot be set up everywhere is nowhere; one that is not
@@ -348,13 +346,13 @@ func TestSwitchRefuses(t *testing.T) {
 		defer r.board.mu.Unlock()
 		r.board.refuse[what] = err
 	}
-	both := aggmgr.Request{Job: 1, Hosts: []string{"h1", "h3"}}
+	both := aggmgr.Request{Job: 1, Hosts: []string{"h1", "h3"}, Root: "spine1"}
 	fail("install leaf2", boom)
 	refused(t, r, both, aggmgr.ErrSwitch, "set up the tree on leaf2: boom")
 	if got := r.board.state(); got != "" {
 		t.Errorf("after a refusal, switches hold %s", got)
 	}
-	begin(t, r, aggmgr.Request{Job: 2, Hosts: []string{"h1", "h2"}})
+	begin(t, r, aggmgr.Request{Job: 2, Hosts: []string{"h1", "h2"}, Root: "leaf1"})
 	fail("install leaf2", nil)
 	g := begin(t, r, both)
 	fail("remove leaf2", boom)
@@ -364,7 +362,7 @@ func TestSwitchRefuses(t *testing.T) {
 	if got := r.board.state(); got != "leaf1: 2, leaf2: 1" {
 		t.Errorf("switches hold %s", got)
 	}
-	if u := r.Usage()[1]; u.Trees != 1 || u.OSTs != 20 {
+	if u := r.Usage()[1]; u.Trees != 1 || u.OSTs != 3 {
 		t.Errorf("leaf2 holds a tree, and its ledger says %+v", u)
 	}
 	refused(t, r, both, aggmgr.ErrSwitch, "still on leaf2")
@@ -386,11 +384,11 @@ func TestSwitchStuck(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := r.Begin(ctx, aggmgr.Request{Job: 1, Hosts: []string{"h1", "h2"}})
+		_, err := r.Begin(ctx, aggmgr.Request{Job: 1, Hosts: []string{"h1", "h2"}, Root: "leaf1"})
 		failed <- err
 	}()
 	eventually(t, "1", func() string { return fmt.Sprint(r.Usage()[0].Trees) })
-	g := begin(t, r, aggmgr.Request{Job: 2, Hosts: []string{"h3", "h4"}})
+	g := begin(t, r, aggmgr.Request{Job: 2, Hosts: []string{"h3", "h4"}, Root: "leaf2"})
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)

@@ -9,7 +9,7 @@
 //     a link that is down can leave a root without some hosts although others reach them.
 //   - A switch has room for so many trees and so many OSTs. An OST is an aggregator of the
 //     embedded switch and its shadow copy. A job gets the OSTs that it asks for, or a
-//     part of the switch by default (per_prio_default_quota), and fewer if there are not
+//     part of the switch by default (per_prio_default_sat_quota), and fewer if there are not
 //     so many anywhere on its tree; what it got is in its Grant. With none left it is refused.
 //
 // # What is not

@@ -1,7 +1,6 @@
 package aggmgr
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,27 +39,23 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// MaxUserData is how many bytes an OST of an emulated switch carries: 240 lanes of 4.
+// userData is how many bytes an OST of an emulated switch carries: 240 lanes of 4.
 // SHARP's carry 1,024.
-const MaxUserData = 960
+const userData = 960
 
 // What sharp_am does where its configuration says nothing. Source: release notes of SHARP 3.4 to 3.14.
 const (
 	maxTrees = 126 // max_trees_to_build: of a switch
-	lltQuota = 20  // per_prio_default_quota: percent of a switch's OSTs for a job's LLT
-	satQuota = 3   // per_prio_default_sat_quota: the same for its SAT
+	satQuota = 3   // per_prio_default_sat_quota: percent of a switch's OSTs for a job's streaming tree
 )
 
-// Request asks for a tree for a job.
+// Request asks for a streaming tree for a job: MINA, and not the manager, chooses where.
 type Request struct {
 	Job   uint16   // its id on the wire, 1..4095 (package ina)
 	Hosts []string // by rank; 1 to 64
-	Type  sharp.TreeType
-	Quota sharp.Quota // 0: the default
-	// Root is the switch at the top; empty: that of the tree with the fewest switches. Via are
-	// the switches that may take part; empty: all.
-	Root string
-	Via  []string
+	OSTs  int      // of each switch; 0: the default
+	Root  string   // the switch at the top
+	Via   []string // the switches that may take part; empty: all
 }
 
 // Grant is the tree that a job got.
@@ -230,9 +225,6 @@ func (m *Manager) Begin(ctx context.Context, r Request) (*Grant, error) {
 
 // admit finds a tree and takes what it needs off the ledgers.
 func (m *Manager) admit(r Request) (*job, error) {
-	if r.Type == "" {
-		r.Type = sharp.LLT
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -271,7 +263,6 @@ func (m *Manager) admit(r Request) (*job, error) {
 
 // check is what is wrong with a request by itself.
 func (m *Manager) check(r Request) error {
-	q := r.Quota
 	switch {
 	case r.Job < 1 || r.Job > 4095:
 		return fmt.Errorf("%w: job %d is not within 1 to 4095", ErrInvalid, r.Job)
@@ -281,15 +272,11 @@ func (m *Manager) check(r Request) error {
 		return fmt.Errorf("%w: %d hosts are asked for, %d exist", ErrInvalid, len(r.Hosts), len(m.g.Hosts))
 	case len(r.Hosts) > 64:
 		return fmt.Errorf("%w: %d hosts: bitmaps have 64 bits", ErrInvalid, len(r.Hosts))
-	case r.Type != sharp.LLT && r.Type != sharp.SAT:
-		return fmt.Errorf("%w: tree type %q is neither LLT nor SAT", ErrInvalid, r.Type)
-	case q.OSTs < 0 || q.UserData < 0 || q.Groups < 0 || q.QPs < 0:
-		return fmt.Errorf("%w: negative quota %+v", ErrInvalid, q)
-	case q.UserData != 0 && (q.UserData < 128 || q.UserData > 1024):
-		return fmt.Errorf("%w: %d bytes of user data in an OST: 128 to 1024", ErrInvalid, q.UserData)
+	case r.OSTs < 0:
+		return fmt.Errorf("%w: %d OSTs", ErrInvalid, r.OSTs)
 	}
 	for _, name := range append(slices.Clone(r.Via), r.Root) {
-		if _, ok := m.g.sw[name]; !ok && name != "" {
+		if _, ok := m.g.sw[name]; !ok {
 			return fmt.Errorf("switch %q %w", name, ErrUnknown)
 		}
 	}
@@ -298,22 +285,13 @@ func (m *Manager) check(r Request) error {
 
 // osts is how many OSTs of a switch a job wants.
 func (r *Request) osts(sw Switch) int {
-	if r.Quota.OSTs > 0 {
-		return r.Quota.OSTs
+	if r.OSTs > 0 {
+		return r.OSTs
 	}
-	return max(1, sw.OSTs*r.percent()/100)
+	return max(1, sw.OSTs*satQuota/100)
 }
 
-// percent is how much of a switch's OSTs a job gets by default.
-func (r *Request) percent() int {
-	if r.Type == sharp.SAT {
-		return satQuota
-	}
-	return lltQuota
-}
-
-// choose finds the tree: from the root that is asked for, or from the one whose tree has
-// the fewest switches; of equal ones, the one with the most room.
+// choose finds the tree.
 func (m *Manager) choose(r Request, hosts []int) (nodes []Node, links []int, err error) {
 	able := func(s int) bool {
 		sw := m.g.Switches[s]
@@ -323,35 +301,12 @@ func (m *Manager) choose(r Request, hosts []int) (nodes []Node, links []int, err
 		sw, l := m.g.Switches[s], &m.ledgers[s]
 		return able(s) && l.trees < sw.Trees && l.osts.room(sw.OSTs) > 0
 	}
-	var roots []int
-	for s, sw := range m.g.Switches {
-		if r.Root == "" && able(s) || r.Root == sw.Name {
-			roots = append(roots, s)
-		}
-	}
-	// The highest first: if there is no tree, theirs say the most about why.
-	slices.SortStableFunc(roots, func(a, b int) int { return cmp.Compare(m.g.height[b], m.g.height[a]) })
-	search := func(usable func(int) bool) (why []string) {
-		most := -1
-		for _, s := range roots {
-			n, l, w := m.g.tree(hosts, s, usable)
-			if w != "" {
-				why = append(why, w)
-				continue
-			}
-			free := m.g.Switches[s].Trees - m.ledgers[s].trees
-			if nodes == nil || len(n) < len(nodes) || len(n) == len(nodes) && free > most {
-				nodes, links, most = n, l, free
-			}
-		}
-		return why
-	}
-	if search(room); nodes != nil {
+	root := m.g.sw[r.Root]
+	if nodes, links, _ = m.g.tree(hosts, root, room); nodes != nil {
 		return nodes, links, nil
 	}
-	why := search(able)
+	nodes, _, text := m.g.tree(hosts, root, able)
 	if nodes == nil {
-		text := strings.Join(why[:min(len(why), 3)], "; ")
 		if o := m.g.obstacles(); o != "" {
 			text += " (" + o + ")"
 		}
@@ -384,27 +339,19 @@ func (m *Manager) take(j *job, nodes []Node) {
 		l.trees++
 		j.entries = append(j.entries, Entry{Tree: m.lastTree, Job: r.Job, Epoch: epoch, Node: n, Base: part.base, OSTs: part.size})
 	}
-	data := r.Quota.UserData
-	if data == 0 || data > MaxUserData {
-		data = MaxUserData
-	}
-	groups := r.Quota.Groups
-	if groups == 0 || groups > osts {
-		groups = osts
-	}
 	j.grant = &Grant{Nodes: nodes, Epoch: epoch, Tree: sharp.Tree{
-		Job: j.id, Type: r.Type, ID: m.lastTree, Caps: caps[r.Type],
-		Quota: sharp.Quota{OSTs: osts, UserData: data, Groups: groups, QPs: 1, GroupChannels: 1},
+		Job: j.id, Type: sharp.SAT, ID: m.lastTree, Caps: capSAT,
+		Quota: sharp.Quota{OSTs: osts, UserData: userData, Groups: osts, QPs: 1, GroupChannels: 1},
 	}}
 	m.jobs[j.id], m.wire[r.Job] = j, j
 }
 
-// caps are the capabilities that logs of real fabrics show for the two types.
-var caps = map[sharp.TreeType]uint64{sharp.LLT: 0x5, sharp.SAT: 0x16}
+// capSAT is the capabilities that logs of real fabrics show for a streaming tree.
+const capSAT = 0x16
 
 // logGrant writes the lines that sharp_am writes for a job that begins.
 func (m *Manager) logGrant(j *job) {
-	m.log(sharp.AMLine{Component: "GENERAL", Level: "info", Begin: &sharp.AMBegin{External: uint64(j.request.Job), Job: j.id, QuotaPercent: float64(j.request.percent()), SAT: j.request.Type == sharp.SAT}})
+	m.log(sharp.AMLine{Component: "GENERAL", Level: "info", Begin: &sharp.AMBegin{External: uint64(j.request.Job), Job: j.id, QuotaPercent: satQuota, SAT: true}})
 	q := j.grant.Tree.Quota
 	for _, n := range j.grant.Nodes {
 		for i := range n.Down {
