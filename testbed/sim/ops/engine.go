@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"math"
@@ -121,7 +122,7 @@ type engine struct {
 	now     float64
 	arrive  []int // jobs that have not come, the last one first
 	queue   []int // jobs that wait for hosts
-	heap    heap
+	heap    byDue
 	active  []*running // by the Allocator's order
 	byID    map[int]*running
 	hold    []float64 // until when a switch or link is used by a tree that is given up
@@ -191,7 +192,7 @@ func (e *engine) run(ctx context.Context) error {
 		e.result.Events++
 		if !ended {
 			r.due = r.event()
-			e.heap.fix(r.heap)
+			heap.Fix(&e.heap, r.heap)
 			continue
 		}
 		if err := e.end(r); err != nil {
@@ -249,7 +250,7 @@ func (e *engine) come() error {
 
 // end is that of a job.
 func (e *engine) end(r *running) error {
-	e.heap.remove(r.heap)
+	heap.Remove(&e.heap, r.heap)
 	o := &e.result.Jobs[r.job]
 	o.End, o.INA = e.now, r.ina
 	e.total -= o.Fragments
@@ -310,7 +311,7 @@ func (e *engine) place() error {
 			pattern: p, job: i, seq: e.result.Requests, left: j.Steps, at: e.now, due: math.Inf(1)}
 		e.active = append(e.active, r)
 		e.byID[j.ID] = r
-		e.heap.push(r)
+		heap.Push(&e.heap, r)
 		e.result.Requests++
 	}
 	if !placed {
@@ -442,5 +443,5 @@ func (e *engine) settle(r *running) {
 		r.lazy = false
 		r.due = r.event()
 	}
-	e.heap.fix(r.heap)
+	heap.Fix(&e.heap, r.heap)
 }
