@@ -14,16 +14,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/sharp"
 )
 
-func guid(host int) string { return sharp.FormatGUID(0xe41d2d0300000000 + uint64(host)) }
+func guid(host int) string { return inventory.GUID(0xe41d2d0300000000 + uint64(host)).String() }
 
 // ufm answers requests about reservations as UFM does, for a fabric with the ports guid(1) to
 // guid(4).
 type ufm struct {
 	token   string // that requests must have; empty: none
 	byPKeys bool   // partitions make reservations: requests are accepted and do nothing
+	partial bool   // less than was asked for is granted, also where the request says that it must not be
 
 	mu   sync.Mutex
 	held map[string]reservation // by id
@@ -44,10 +46,8 @@ func newUFM(t *testing.T, u *ufm) string {
 		mux.HandleFunc("GET "+path, u.list)
 		mux.HandleFunc("GET "+path+"/{app}", u.get)
 		mux.HandleFunc("POST "+path, u.put)
-		mux.HandleFunc("PUT "+path+"/{app}", u.put)
 		mux.HandleFunc("DELETE "+path+"/{app}", u.delete)
 	}
-	mux.HandleFunc("POST /ufmRest/app/sharp/resources", u.put)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -88,7 +88,7 @@ func (u *ufm) delete(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, struct{}{})
 }
 
-// put creates a reservation, or replaces that of the path.
+// put creates a reservation.
 func (u *ufm) put(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		App string `json:"app_id"`
@@ -99,12 +99,8 @@ func (u *ufm) put(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "body: %v", err)
 		return
 	}
-	replaces := r.PathValue("app")
-	if in.App == "" {
-		in.App = replaces
-	}
-	if in.App == "" || replaces != "" && in.App != replaces || len(in.GUIDs) == 0 {
-		refuse(http.StatusBadRequest, "app_id or guids are missing or wrong")
+	if in.App == "" || len(in.GUIDs) == 0 {
+		refuse(http.StatusBadRequest, "app_id or guids are missing")
 		return
 	}
 	if u.byPKeys {
@@ -117,8 +113,8 @@ func (u *ufm) put(w http.ResponseWriter, r *http.Request) {
 	granted := reservation{PKey: in.PKey}
 	missing := 0
 	for _, text := range in.GUIDs {
-		id, err := sharp.ParseGUID(text)
-		port := sharp.FormatGUID(id)
+		id, err := inventory.ParseGUID(text)
+		port := id.String()
 		switch {
 		case err != nil || slices.Contains(granted.GUIDs, port):
 			refuse(http.StatusBadRequest, "%s is no GUID, or named twice", text)
@@ -131,14 +127,11 @@ func (u *ufm) put(w http.ResponseWriter, r *http.Request) {
 	}
 	_, exists := u.held[in.App]
 	switch {
-	case granted.GUIDs == nil || missing > 0 && r.URL.Query().Get("partially_alloc") == "false":
+	case granted.GUIDs == nil || missing > 0 && !u.partial && r.URL.Query().Get("partially_alloc") == "false":
 		refuse(http.StatusBadRequest, "not in the fabric")
 		return
-	case exists && replaces == "":
+	case exists:
 		refuse(http.StatusBadRequest, "reservation %s exists already", in.App)
-		return
-	case !exists && replaces != "":
-		refuse(http.StatusNotFound, "no such reservation")
 		return
 	}
 	u.held[in.App] = granted
@@ -160,37 +153,25 @@ func TestReservations(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := sharp.Reservation{App: "job 7/x", PKey: "0x12", GUIDs: []string{guid(1), guid(2)}}
-			got, err := client.Create(ctx, want, true)
+			got, err := client.Create(ctx, want)
 			if err != nil || !cmp.Equal(got, want) {
 				t.Fatalf("create: %+v, %v", got, err)
 			}
-			if _, err := client.Create(ctx, want, true); !errors.Is(err, sharp.ErrRefused) || !strings.Contains(err.Error(), "exists already") {
+			if _, err := client.Create(ctx, want); !errors.Is(err, sharp.ErrRefused) || !strings.Contains(err.Error(), "exists already") {
 				t.Errorf("create again: %v", err)
-			}
-			want.GUIDs = []string{guid(3), "0x99", guid(4)}
-			got, err = client.Update(ctx, want)
-			var partial *sharp.PartialError
-			if !errors.As(err, &partial) || !slices.Equal(partial.Missing, []string{"0x99"}) || !errors.Is(err, sharp.ErrGranted) {
-				t.Errorf("update in part: %v", err)
-			}
-			if !slices.Equal(got.GUIDs, []string{guid(3), guid(4)}) {
-				t.Errorf("granted in part: %+v", got)
 			}
 			if all, err := client.List(ctx); err != nil || !cmp.Equal(all, []sharp.Reservation{got}) {
 				t.Errorf("list: %+v, %v", all, err)
 			}
 			whole := sharp.Reservation{App: "b", GUIDs: []string{guid(1), "0x99"}}
-			if _, err := client.Create(ctx, whole, true); !errors.Is(err, sharp.ErrRefused) {
+			if _, err := client.Create(ctx, whole); !errors.Is(err, sharp.ErrRefused) {
 				t.Errorf("whole or nothing: %v", err)
 			}
 			if _, err := client.Get(ctx, "b"); !errors.Is(err, sharp.ErrNotFound) {
 				t.Errorf("nothing: %v", err)
 			}
-			if _, err := client.Update(ctx, whole); !errors.Is(err, sharp.ErrNotFound) {
-				t.Errorf("update what is not there: %v", err)
-			}
 			for _, bad := range [][]string{nil, {"zz"}, {guid(1), guid(1)}, {"0"}} {
-				if _, err := client.Create(ctx, sharp.Reservation{App: "c", GUIDs: bad}, false); err == nil {
+				if _, err := client.Create(ctx, sharp.Reservation{App: "c", GUIDs: bad}); err == nil {
 					t.Errorf("created with %q", bad)
 				}
 			}
@@ -218,15 +199,31 @@ func TestReservations(t *testing.T) {
 	}
 }
 
+// TestReservationsInPart: a UFM that grants less than was asked for is found out, and what it granted is told.
+func TestReservationsInPart(t *testing.T) {
+	client, err := sharp.NewReservations(sharp.UFM{URL: newUFM(t, &ufm{partial: true})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Create(t.Context(), sharp.Reservation{App: "a", GUIDs: []string{guid(3), "0x99", guid(4)}})
+	var partial *sharp.PartialError
+	if !errors.As(err, &partial) || !slices.Equal(partial.Missing, []string{"0x99"}) || !errors.Is(err, sharp.ErrGranted) {
+		t.Errorf("in part: %v", err)
+	}
+	if !slices.Equal(got.GUIDs, []string{guid(3), guid(4)}) {
+		t.Errorf("granted in part: %+v", got)
+	}
+}
+
 // TestReservationsIgnored: UFM says that it accepted, and does nothing, because partitions
 // make the reservations. The client finds out.
 func TestReservationsIgnored(t *testing.T) {
 	address := newUFM(t, &ufm{byPKeys: true})
-	client, err := sharp.NewReservations(sharp.UFM{URL: address, Create: "/ufmRest/app/sharp/resources", Settle: 50 * time.Millisecond})
+	client, err := sharp.NewReservations(sharp.UFM{URL: address, Settle: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.Create(t.Context(), sharp.Reservation{App: "a", GUIDs: []string{guid(1)}}, false)
+	_, err = client.Create(t.Context(), sharp.Reservation{App: "a", GUIDs: []string{guid(1)}})
 	if err == nil || !strings.Contains(err.Error(), "Accepted, but: not there") {
 		t.Errorf("create: %v", err)
 	}
