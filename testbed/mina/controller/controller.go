@@ -380,13 +380,6 @@ func equalGroups(a, b Group) bool {
 	return slices.Equal(a.Jobs, b.Jobs) && slices.Equal(a.Hosts, b.Hosts) && slices.EqualFunc(a.Rivals, b.Rivals, slices.Equal[[]uint16])
 }
 
-// Groups are those that were told last.
-func (c *Controller) Groups() []Group {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.groups)
-}
-
 // End ends a job. Hosts that are attached are let go. What it returns is closed when the
 // job's tree is released.
 func (c *Controller) End(id uint16) (<-chan struct{}, error) {
