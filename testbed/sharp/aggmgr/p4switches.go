@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
@@ -22,26 +22,24 @@ type P4Switches map[string]*p4rt.Client
 // DialSwitches becomes the controller of all switches of a fabric that have an address, and
 // loads their pipelines. The caller must Close the result; on error there is nothing to close.
 func DialSwitches(ctx context.Context, f Fabric) (P4Switches, error) {
-	var wait sync.WaitGroup
-	clients, errs := make([]*p4rt.Client, len(f.Switches)), make([]error, len(f.Switches))
-	for i, s := range f.Switches {
+	clients := make([]*p4rt.Client, len(f.Switches))
+	err := parallel.Every(len(f.Switches), len(f.Switches), func(i int) (err error) {
+		s := f.Switches[i]
 		if s.Address == "" {
-			continue
+			return nil
 		}
-		wait.Go(func() {
-			if clients[i], errs[i] = p4rt.Dial(ctx, s.Name, s.Address, s.DeviceID, p4rt.Options{}); errs[i] == nil {
-				errs[i] = clients[i].Push(ctx, dataplane.Pipeline{Info: p4.Info()})
-			}
-		})
-	}
-	wait.Wait()
+		if clients[i], err = p4rt.Dial(ctx, s.Name, s.Address, s.DeviceID, p4rt.Options{}); err == nil {
+			err = clients[i].Push(ctx, dataplane.Pipeline{Info: p4.Info()})
+		}
+		return err
+	})
 	all := P4Switches{}
 	for i, s := range f.Switches {
 		if clients[i] != nil {
 			all[s.Name] = clients[i]
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, all.Close(ctx))
 	}
 	return all, nil
