@@ -145,8 +145,7 @@ func (cfg *Config) check(jobs []Job) error {
 	for i := range jobs {
 		plain[i] = jobs[i].Job
 	}
-	_, _, err := replay.Admit(cfg.Cluster, plain, false)
-	errs := []error{err}
+	errs := []error{replay.CheckJobs(cfg.Cluster, plain)}
 	const longest = float64(math.MaxInt64 / time.Second)
 	for i := range jobs {
 		j := &jobs[i]

@@ -52,12 +52,10 @@ const (
 // Client controls one switch. Methods are safe for concurrent use.
 type Client struct {
 	name   string
-	addr   string
 	device uint32
 	opt    Options
 	conn   *grpc.ClientConn
 	rpc    bfrtpb.BfRuntimeClient
-	cancel context.CancelFunc
 
 	observer bool // without a stream: it is bound to nothing, and only reads
 	session  *dataplane.Session[uint32]
@@ -91,7 +89,7 @@ func Observe(name, addr string, device uint64, opt Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cancel, c.observer = func() {}, true
+	c.observer = true
 	c.id = newID()
 	c.session.Begin(c.id)
 	c.session.Idle()
@@ -106,15 +104,7 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*
 	if err != nil {
 		return nil, err
 	}
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c.cancel = cancel
-	first := make(chan error, 1)
-	go c.session.Keep(life, c.opt.Options, first, c.stream)
-	select {
-	case err = <-first:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
+	err = c.session.Open(ctx, c.opt.Options, c.stream)
 	if err == nil {
 		if now, e := c.running(ctx); e == nil { // an error is said by whoever needs it
 			err = c.free(ctx, now)
@@ -137,7 +127,7 @@ func newClient(name, addr string, device uint64, opt Options) (*Client, error) {
 		return nil, blame.Switch(name, fmt.Errorf("BFRuntime address %q: %w", addr, err))
 	}
 	return &Client{
-		name: name, addr: addr, device: uint32(device), opt: opt, conn: conn, rpc: bfrtpb.NewBfRuntimeClient(conn),
+		name: name, device: uint32(device), opt: opt, conn: conn, rpc: bfrtpb.NewBfRuntimeClient(conn),
 		session: dataplane.NewSession[uint32](name, "BFRuntime"), finished: make(chan struct{}, 1), has: newTables(),
 	}, nil
 }
@@ -161,8 +151,7 @@ func (c *Client) Explain(ctx context.Context) error { return c.session.Explain(c
 
 // hangUp ends the session without undoing anything. It is idempotent.
 func (c *Client) hangUp() {
-	c.cancel()
-	<-c.session.Ended()
+	c.session.Close()
 	c.conn.Close()
 }
 

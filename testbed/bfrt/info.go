@@ -11,8 +11,8 @@ import (
 	"github.com/inabench/inabench/testbed/p4"
 )
 
-// ErrInfo is wrapped when a bf-rt.json is none, or lacks what the INA pipeline has.
-var ErrInfo = errors.New("not the bf-rt.json of an INA program")
+// ErrInfo is wrapped when a device config or its bf-rt.json is none, or lacks what the INA pipeline has.
+var ErrInfo = errors.New("not a compiled INA program for Tofino")
 
 // Info is what a bf-rt.json says of tables: the program's own, or the fixed ones of a device.
 type Info struct {

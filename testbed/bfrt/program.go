@@ -21,7 +21,9 @@ import (
 	"github.com/inabench/inabench/testbed/p4"
 )
 
-// Config is a compiled program as the SDE's server takes it: what dataplane.Pipeline.DeviceConfig is of.
+// Config is a compiled program as the SDE's server takes it: what dataplane.Pipeline.DeviceConfig is of. Stratum takes
+// the same bytes: the fields and numbers of its BfPipelineConfig (stratum/hal/lib/barefoot/bf.proto) are those of
+// ForwardingPipelineConfig.
 type Config struct {
 	Program  string
 	BFRT     []byte // bf-rt.json
@@ -50,11 +52,19 @@ func (c Config) Marshal() []byte {
 	return b
 }
 
-// ParseConfig reverses Marshal, and refuses what a server could not load. Errors wrap ErrInfo.
+// ParseConfig reverses Marshal, and refuses what a server could not load, and fields that another message has. Errors
+// wrap ErrInfo.
 func ParseConfig(b []byte) (Config, error) {
 	m := &bfrtpb.ForwardingPipelineConfig{}
 	if err := proto.Unmarshal(b, m); err != nil {
 		return Config{}, fmt.Errorf("%w: %w", ErrInfo, err)
+	}
+	unknown := len(m.ProtoReflect().GetUnknown())
+	for _, p := range m.GetProfiles() {
+		unknown += len(p.ProtoReflect().GetUnknown())
+	}
+	if unknown > 0 {
+		return Config{}, fmt.Errorf("%w: %d bytes of unknown fields", ErrInfo, unknown)
 	}
 	return configOf(m)
 }

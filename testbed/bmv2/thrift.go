@@ -25,9 +25,6 @@ const (
 	thriftPatience = 300 * time.Millisecond
 )
 
-// QueueDepth is how many frames BMv2 queues for a port unless SetQueueDepth says otherwise.
-const QueueDepth = 64
-
 // SetQueueDepth makes the queues of all ports that many frames deep. A simple_switch_grpc
 // that was built without Thrift does not listen at addr, host:port: that is an error, and
 // queues stay as they are.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/p4"
@@ -26,7 +27,7 @@ func theirs(t *testing.T, name string) []byte {
 			PkgInfo: &p4configv1.PkgInfo{Name: name},
 			Tables:  []*p4configv1.Table{{Preamble: &p4configv1.Preamble{Id: 0x02000001, Name: "FabricIngress.acl"}}},
 		},
-		P4DeviceConfig: p4rt.StratumConfig{Program: name, Profiles: []p4rt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{9}}}}.Marshal(),
+		P4DeviceConfig: bfrt.Config{Program: name, Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{9}}}}.Marshal(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,8 +38,8 @@ func theirs(t *testing.T, name string) []byte {
 // TestProgram: what a killed run has replaced comes back, once; where it had not been replaced yet, or somebody has loaded
 // another program since, nothing is done.
 func TestProgram(t *testing.T) {
-	ours := dataplane.Pipeline{Info: p4.Info(), DeviceConfig: p4rt.StratumConfig{
-		Program: "ina_tna", Profiles: []p4rt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}},
+	ours := dataplane.Pipeline{Info: p4.Info(), DeviceConfig: bfrt.Config{
+		Program: "ina_tna", Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}},
 	}.Marshal()}
 	u, err := journal.NewProgram("fabric", theirs(t, "fabric"))
 	if err != nil {

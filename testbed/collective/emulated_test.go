@@ -30,6 +30,7 @@ import (
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/reach"
+	"github.com/inabench/inabench/testbed/sharp/aggmgr"
 	"github.com/inabench/inabench/testbed/testbedtest"
 	"github.com/inabench/inabench/testbed/udp"
 )
@@ -50,7 +51,7 @@ func TestMain(m *testing.M) {
 type lab struct {
 	t        testing.TB
 	f        *netns.Fabric
-	switches map[string]*p4rt.Client
+	switches aggmgr.P4Switches
 	hosts    map[string]hosts.Host
 	inv      *inventory.Inventory
 	offload  bool
@@ -93,7 +94,7 @@ func emulate(t testing.TB, inv *inventory.Inventory, queue string, offload bool)
 			t.Error(err)
 		}
 	})
-	l := &lab{t: t, f: f, switches: map[string]*p4rt.Client{}, hosts: map[string]hosts.Host{}, inv: f.Inventory(), offload: offload}
+	l := &lab{t: t, f: f, switches: aggmgr.P4Switches{}, hosts: map[string]hosts.Host{}, inv: f.Inventory(), offload: offload}
 	for _, h := range l.inv.Hosts {
 		c, err := reach.Dial(t.Context(), reach.To(l.inv, h), reach.Options{})
 		if err != nil {
@@ -132,11 +133,13 @@ func emulate(t testing.TB, inv *inventory.Inventory, queue string, offload bool)
 }
 
 // tree is one for a job on the given hosts, of which some are at each leaf.
-func (l *lab) tree(job, epoch uint16, at []string) p4rt.Tree {
-	t := p4rt.Tree{Job: job, Epoch: epoch, Window: window}
-	root := p4rt.TreeNode{Switch: "root", Base: uint32(job) * 2 * window}
+func (l *lab) tree(job, epoch uint16, at []string) (t []aggmgr.Entry) {
+	entry := aggmgr.Entry{Job: job, Epoch: epoch, Base: int(job) * window, OSTs: window}
+	root := entry
+	root.Switch = "root"
 	for i := range 2 {
-		leaf := p4rt.TreeNode{Switch: fmt.Sprintf("leaf%d", i+1), Parent: "root", Up: 9, Base: root.Base}
+		leaf := entry
+		leaf.Node = aggmgr.Node{Switch: fmt.Sprintf("leaf%d", i+1), Parent: "root", Up: 9}
 		for rank, host := range at {
 			if n := host[1] - '1'; int(n/2) == i {
 				leaf.Expect |= 1 << rank
@@ -145,16 +148,17 @@ func (l *lab) tree(job, epoch uint16, at []string) p4rt.Tree {
 		}
 		root.Expect |= leaf.Expect
 		root.Down = append(root.Down, uint32(i+1))
-		t.Nodes = append(t.Nodes, leaf)
+		t = append(t, leaf)
 	}
-	t.Nodes = append(t.Nodes, root)
-	return t
+	return append(t, root)
 }
 
-func (l *lab) write(t p4rt.Tree) {
+func (l *lab) write(tree []aggmgr.Entry) {
 	l.t.Helper()
-	if err := p4rt.WriteTree(l.t.Context(), l.switches, t); err != nil {
-		l.t.Fatal(err)
+	for _, e := range tree {
+		if err := l.switches.Install(l.t.Context(), e.Switch, e); err != nil {
+			l.t.Fatal(err)
+		}
 	}
 }
 
@@ -461,8 +465,10 @@ func TestMigration(t *testing.T) {
 		}
 		j.write(agent.Command{Cmd: "tree", ID: int64(epoch)})
 		j.until("released")
-		if err := p4rt.DeleteTree(t.Context(), l.switches, tree); err != nil {
-			t.Fatal(err)
+		for _, e := range tree {
+			if err := l.switches.Remove(t.Context(), e.Switch, e); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	j.write(agent.Command{Cmd: "stop"})

@@ -167,7 +167,7 @@ var (
 type Pipeline struct {
 	Info *p4configv1.P4Info
 	// DeviceConfig is the program in the form that the server wants: BMv2's JSON,
-	// StratumConfig or SDEConfig. The embedded switch takes anything.
+	// a bfrt.Config or a p4rt.SDEConfig. The embedded switch takes anything.
 	DeviceConfig []byte
 	Cookie       uint64 // 0: a hash of the other two
 	// Keep leaves a switch as it is that runs just this pipeline, by cookie and p4info, and

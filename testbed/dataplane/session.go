@@ -14,11 +14,12 @@ import (
 )
 
 // Session is how a client has hold of a switch: by one stream after the other, of which at most one is good at a time. T
-// is what calls have to say of that one: an election id, or a client's number. A protocol has the streams (Keep), and says
+// is what calls have to say of that one: an election id, or a client's number. A protocol has the streams (Open), and says
 // when one is good (Begin). Methods are safe for concurrent use.
 type Session[T any] struct {
 	name, protocol string
-	ended          chan struct{} // closed when no stream will follow
+	cancel         context.CancelFunc // ends the streams
+	ended          chan struct{}      // closed when no stream will follow
 	lost           chan struct{}
 	explained      chan struct{} // closed when it is known what became of the switch
 
@@ -34,7 +35,7 @@ type Session[T any] struct {
 // NewSession is a session with the switch that errors call by that name, over a protocol of that name.
 func NewSession[T any](name, protocol string) *Session[T] {
 	return &Session[T]{
-		name: name, protocol: protocol,
+		name: name, protocol: protocol, cancel: func() {},
 		ended: make(chan struct{}), lost: make(chan struct{}), explained: make(chan struct{}), ready: make(chan struct{}),
 	}
 }
@@ -49,10 +50,31 @@ type Due struct {
 	Sure bool      // it was due to nobody else then
 }
 
-// Keep has one stream after the other until ctx ends, or one says that none is to follow (Over), or the switch has gone
-// to another while there was none (Options.Mine). The outcome of the first goes to first; if it failed there is no
-// second. Control must be granted within Options.DialTimeout.
-func (s *Session[T]) Keep(ctx context.Context, o Options, first chan<- error, stream Stream) {
+// Open has one stream after the other until Close, or one says that none is to follow (Over), or the switch has gone to
+// another while there was none (Options.Mine). It returns when the first has control, which must be granted within
+// Options.DialTimeout; if that fails there is no second. ctx bounds this wait only. Whoever has called it calls Close,
+// also after an error.
+func (s *Session[T]) Open(ctx context.Context, o Options, stream Stream) error {
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.cancel = cancel
+	first := make(chan error, 1)
+	go s.keep(life, o, first, stream)
+	select {
+	case err := <-first:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends the streams, and waits for that. It is idempotent.
+func (s *Session[T]) Close() {
+	s.cancel()
+	<-s.ended
+}
+
+// keep is Open until ctx ends; the outcome of the first stream goes to first.
+func (s *Session[T]) keep(ctx context.Context, o Options, first chan<- error, stream Stream) {
 	defer close(s.ended)
 	won := false
 	err := s.once(ctx, Due{time.Now(), true}, o.DialTimeout, stream, func() {
@@ -107,9 +129,6 @@ func (s *Session[T]) once(life context.Context, due Due, patience time.Duration,
 
 // Idle is for a client that only looks: there will be no streams.
 func (s *Session[T]) Idle() { close(s.ended) }
-
-// Ended is closed when there will be no more streams.
-func (s *Session[T]) Ended() <-chan struct{} { return s.ended }
 
 // Begin makes the present stream the good one, of which calls say v.
 func (s *Session[T]) Begin(v T) {

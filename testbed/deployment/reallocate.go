@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/placement"
@@ -185,15 +184,11 @@ func (j *runningJob) tell(cmd agent.Command) error {
 func (j *runningJob) ask(ctx context.Context, cmd agent.Command) ([]agent.Event, error) {
 	workers := j.workers()
 	answers := make([]agent.Event, len(workers))
-	errs := make([]error, len(workers))
-	var all sync.WaitGroup
-	for i, a := range workers {
-		all.Go(func() {
-			if answers[i], errs[i] = a.Ask(ctx, cmd); a.Ended() {
-				errs[i] = a.Err()
-			}
-		})
-	}
-	all.Wait()
-	return slices.DeleteFunc(answers, func(ev agent.Event) bool { return ev.ID == 0 }), errors.Join(errs...)
+	err := parallel.Every(len(workers), len(workers), func(i int) (err error) {
+		if answers[i], err = workers[i].Ask(ctx, cmd); workers[i].Ended() {
+			err = workers[i].Err()
+		}
+		return err
+	})
+	return slices.DeleteFunc(answers, func(ev agent.Event) bool { return ev.ID == 0 }), err
 }

@@ -62,7 +62,7 @@ func infos(t *testing.T) (text, binary []byte) {
 // their sums.
 func TestLoadProgram(t *testing.T) {
 	text, binary := infos(t)
-	stratum := p4rt.StratumConfig{Program: "ina_tna", BFRT: []byte("bfrt"), Profiles: []p4rt.Profile{{Name: "pipe", Context: []byte("ctx"), Binary: []byte("bin")}}}
+	stratum := bfrt.Config{Program: "ina_tna", BFRT: []byte("bfrt"), Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("ctx"), Binary: []byte("bin")}}}
 	sde := p4rt.SDEConfig{Program: "ina_tna", Binary: []byte("bin"), Context: []byte("ctx")}
 	dir := write(t, map[string][]byte{
 		"p4info.txtpb": text, "p4info.bin": binary, "tofino.bin": []byte("bin"), "context.json": []byte("ctx"), "bf-rt.json": []byte("bfrt"),
@@ -75,7 +75,7 @@ func TestLoadProgram(t *testing.T) {
 	custom := whole
 	custom.Profile, custom.Pipes = "ingress", []uint32{0, 1}
 	customConfig := stratum
-	customConfig.Profiles = []p4rt.Profile{{Name: "ingress", Context: []byte("ctx"), Binary: []byte("bin"), Pipes: []uint32{0, 1}}}
+	customConfig.Profiles = []bfrt.Profile{{Name: "ingress", Context: []byte("ctx"), Binary: []byte("bin"), Pipes: []uint32{0, 1}}}
 	for name, k := range map[string]struct {
 		form    string
 		program inventory.Program
@@ -89,7 +89,7 @@ func TestLoadProgram(t *testing.T) {
 		"SDE, ready":           {inventory.SDEConfig, inventory.Program{P4Info: in("p4info.txtpb"), Blob: in("sde.bin")}, sde.Marshal(), ""},
 		"BMv2":                 {inventory.BMv2Config, inventory.Program{P4Info: in("p4info.txtpb"), JSON: in("ina.json")}, []byte("{}"), ""},
 		"embedded":             {"", inventory.Program{}, nil, ""},
-		"the SDE's to Stratum": {inventory.StratumConfig, inventory.Program{P4Info: in("p4info.txtpb"), Blob: in("sde.bin")}, nil, "sde.bin: BfPipelineConfig: not such a device config"},
+		"the SDE's to Stratum": {inventory.StratumConfig, inventory.Program{P4Info: in("p4info.txtpb"), Blob: in("sde.bin")}, nil, "sde.bin: not a compiled INA program for Tofino"},
 		"Stratum's to the SDE": {inventory.SDEConfig, inventory.Program{P4Info: in("p4info.txtpb"), Blob: in("stratum.pb")}, nil, "stratum.pb: SDE: not such a device config"},
 		"no such file":         {inventory.BMv2Config, inventory.Program{P4Info: in("p4info.txtpb"), JSON: in("absent.json")}, nil, "absent.json"},
 		"broken p4info":        {inventory.BMv2Config, inventory.Program{P4Info: in("broken.txtpb"), JSON: in("ina.json")}, nil, "broken.txtpb: not a p4info"},
@@ -245,7 +245,7 @@ func TestDial(t *testing.T) {
 	s := stratum(t, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert})
 	_, other, _ := certificate(t)
 	text, _ := infos(t)
-	blob := p4rt.StratumConfig{Program: "ina_tna", Profiles: []p4rt.Profile{{Context: []byte{1}, Binary: []byte{1}}}}.Marshal()
+	blob := bfrt.Config{Program: "ina_tna", Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte{1}, Binary: []byte{1}}}}.Marshal()
 	dir := write(t, map[string][]byte{"ca.pem": cert, "other.pem": other, "me.pem": cert, "me.key": key, "p4info.txtpb": text, "ina.pb": blob})
 	in := func(name string) string { return filepath.Join(dir, name) }
 	sw := inventory.Switch{Name: "tor1", Kind: inventory.Tofino, Control: s.P4RT, DeviceID: 1, Server: inventory.Server{
@@ -313,7 +313,7 @@ func TestDial(t *testing.T) {
 	}
 	wrong = sw
 	wrong.Program.Blob = in("p4info.txtpb")
-	if d := device.Diagnose(t.Context(), inv, wrong, 10*time.Second); !strings.Contains(d.Error, "not such a device config") {
+	if d := device.Diagnose(t.Context(), inv, wrong, 10*time.Second); !strings.Contains(d.Error, "not a compiled INA program") {
 		t.Errorf("no program: %+v", d)
 	}
 	wrong = sw

@@ -27,10 +27,10 @@ type server struct {
 var servers = map[string]server{
 	"":                      overP4Runtime(p4rt.Options{}, asIs, nil),
 	inventory.BMv2Config:    overP4Runtime(p4rt.Options{}, asIs, nil),
-	inventory.StratumConfig: overP4Runtime(p4rt.Options{WholeCounters: true}, stratumConfig, parsed(p4rt.ParseStratumConfig)),
+	inventory.StratumConfig: overP4Runtime(p4rt.Options{WholeCounters: true}, tofinoConfig, parsed(bfrt.ParseConfig)),
 	inventory.SDEConfig:     overP4Runtime(p4rt.Options{WholeCounters: true, FullWidth: true}, sdeConfig, parsed(p4rt.ParseSDEConfig)),
 	inventory.BFRTConfig: {
-		config: bfrtConfig, check: parsed(bfrt.ParseConfig),
+		config: tofinoConfig, check: parsed(bfrt.ParseConfig),
 		cookie: func(config []byte) (uint64, error) {
 			c, err := bfrt.ParseConfig(config)
 			return c.Cookie(), err
@@ -71,13 +71,7 @@ func parsed[C any](parse func([]byte) (C, error)) func([]byte) error {
 
 func asIs(p inventory.Program, _ string, file func(string) []byte) []byte { return file(p.JSON) }
 
-func stratumConfig(p inventory.Program, profile string, file func(string) []byte) []byte {
-	return p4rt.StratumConfig{Program: p.Name, BFRT: file(p.BFRT), Profiles: []p4rt.Profile{{
-		Name: profile, Context: file(p.Context), Binary: file(p.Binary), Pipes: p.Pipes,
-	}}}.Marshal()
-}
-
-func bfrtConfig(p inventory.Program, profile string, file func(string) []byte) []byte {
+func tofinoConfig(p inventory.Program, profile string, file func(string) []byte) []byte {
 	return bfrt.Config{Program: p.Name, BFRT: file(p.BFRT), Profiles: []bfrt.Profile{{
 		Name: profile, Context: file(p.Context), Binary: file(p.Binary), Pipes: p.Pipes,
 	}}}.Marshal()

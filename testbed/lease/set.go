@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/inabench/inabench/internal/parallel"
 )
 
 // Options say how a set of leases is taken.
@@ -87,22 +89,11 @@ const fan = 32
 // that had one.
 func each(places []Place, f func(i int) error) error {
 	errs := make([]error, len(places))
-	slots := make(chan struct{}, fan)
-	var all sync.WaitGroup
-	for i := range places {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = f(i)
-		})
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	_ = parallel.Every(fan, len(places), func(i int) error {
+		errs[i] = f(i)
+		return nil
+	})
+	return cmp.Or(errs...)
 }
 
 // takeAll writes all files first, side by side, and then gives them their names, one after

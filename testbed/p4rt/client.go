@@ -53,12 +53,10 @@ const maxAnswer = 2 * MaxReply
 // Client controls one switch. Methods are safe for concurrent use.
 type Client struct {
 	name   string
-	addr   string
 	device uint64
 	opt    Options
 	conn   *grpc.ClientConn
 	rpc    p4v1.P4RuntimeClient
-	cancel context.CancelFunc
 
 	observer bool // without a session: see Observe
 	session  *dataplane.Session[*p4v1.Uint128]
@@ -87,7 +85,7 @@ func Observe(name, addr string, deviceID uint64, opt Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cancel, c.observer = func() {}, true
+	c.observer = true
 	_ = c.session.Over(fmt.Errorf("%w: this client only reads", dataplane.ErrNotPrimary))
 	c.session.Idle()
 	return c, nil
@@ -102,16 +100,7 @@ func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) 
 	if err != nil {
 		return nil, err
 	}
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c.cancel = cancel
-	first := make(chan error, 1)
-	go c.session.Keep(life, c.opt.Options, first, c.stream)
-	select {
-	case err = <-first:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err = c.session.Open(ctx, c.opt.Options, c.stream); err != nil {
 		c.hangUp()
 		return nil, blame.Switch(name, fmt.Errorf("connect to P4Runtime at %s: %w", addr, err))
 	}
@@ -126,7 +115,7 @@ func newClient(name, addr string, deviceID uint64, opt Options) (*Client, error)
 		return nil, blame.Switch(name, fmt.Errorf("P4Runtime address %q: %w", addr, err))
 	}
 	return &Client{
-		name: name, addr: addr, device: deviceID, opt: opt,
+		name: name, device: deviceID, opt: opt,
 		conn: conn, rpc: p4v1.NewP4RuntimeClient(conn),
 		session: dataplane.NewSession[*p4v1.Uint128](name, "P4Runtime"),
 		undo:    make(map[string]*undoEntry),
@@ -150,8 +139,7 @@ func (c *Client) Explain(ctx context.Context) error { return c.session.Explain(c
 
 // hangUp ends the session without undoing anything. It is idempotent.
 func (c *Client) hangUp() {
-	c.cancel()
-	<-c.session.Ended()
+	c.session.Close()
 	c.conn.Close()
 }
 

@@ -79,15 +79,12 @@ func (c *Client) Restore(ctx context.Context, config []byte) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opt.PushTimeout)
 	defer cancel()
-	err := c.deleteReplicas(ctx)
-	if err == nil {
-		err = c.load(ctx, dataplane.Pipeline{Info: m.GetP4Info(), DeviceConfig: m.GetP4DeviceConfig()}, m.GetCookie().GetCookie())
-	}
+	err := c.replace(ctx, op, func() error {
+		return c.load(ctx, dataplane.Pipeline{Info: m.GetP4Info(), DeviceConfig: m.GetP4DeviceConfig()}, m.GetCookie().GetCookie())
+	})
 	if err != nil {
-		return c.fail(op, err)
+		return err
 	}
-	clear(c.undo)
-	c.order = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pipe, c.loaded, c.witness = nil, dataplane.Loaded{}, nil

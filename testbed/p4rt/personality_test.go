@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/inabench/inabench/internal/proof"
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/dataplane/dataplanetest"
 	"github.com/inabench/inabench/testbed/ina"
@@ -37,7 +38,7 @@ type target struct {
 }
 
 func targets() []target {
-	stratum := p4rt.StratumConfig{Program: "ina_tna", BFRT: []byte("{}"), Profiles: []p4rt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}}}.Marshal()
+	stratum := bfrt.Config{Program: "ina_tna", BFRT: []byte("{}"), Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}}}.Marshal()
 	sde := p4rt.SDEConfig{Program: "ina_tna", Binary: []byte{1}, Context: []byte("{}")}.Marshal()
 	return []target{
 		{personality.Stratum(), 1, map[uint32]uint32{1: 132, 2: 140, 3: 148, 4: 64}, stratum},
@@ -172,14 +173,41 @@ func TestPersonalities(t *testing.T) {
 			if len(cells) != 2 {
 				t.Errorf("%d cells, want 2", len(cells))
 			}
-			if err := c.ResetCounters(ctx, []string{"port_rx"}, []int{2}); err != nil {
-				t.Error(err)
-			}
-			if zero, err := c.ReadCounters(ctx, []string{"port_rx"}, []int{2}); err != nil || len(zero) != 1 || zero[0].Packets != 0 {
-				t.Errorf("after a reset: %+v, %v", zero, err)
-			}
 			if l := c.Loaded(); len(l.P4Info) != 64 || len(l.DeviceConfig) != 64 || l.Kept {
 				t.Errorf("loaded %+v", l)
+			}
+			if err := c.Close(ctx); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" {
+				t.Errorf("after closing (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A pipeline that is refused leaves the switch as it was, multicast groups too, and what was written is still undone.
+func TestPushRefused(t *testing.T) {
+	for _, g := range targets() {
+		t.Run(g.Name, func(t *testing.T) {
+			srv, mem := g.start(t)
+			ctx := t.Context()
+			c, err := p4rt.Dial(ctx, "tor1", srv.P4RT, g.device, g.options())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close(context.Background())
+			if err := errors.Join(c.Push(ctx, g.pipeline()), c.Write(ctx, sample())); err != nil {
+				t.Fatal(err)
+			}
+			wrong := g.pipeline()
+			wrong.DeviceConfig = []byte("no program")
+			var e *dataplane.Error
+			if err := c.Push(ctx, wrong); !errors.As(err, &e) || e.Code != codes.InvalidArgument || strings.Contains(err.Error(), "back") {
+				t.Errorf("no program: %v", err)
+			}
+			if diff := cmp.Diff(sample(), mem.State()); diff != "" {
+				t.Errorf("after a refusal (-want +got):\n%s", diff)
 			}
 			if err := c.Close(ctx); err != nil {
 				t.Error(err)

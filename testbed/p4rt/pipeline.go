@@ -2,7 +2,10 @@ package p4rt
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
@@ -21,11 +24,10 @@ func (c *Client) Loaded() dataplane.Loaded {
 	return c.loaded
 }
 
-// Push loads a pipeline and makes the switch forget everything that was written.
-// Multicast groups and clone sessions are deleted first, because BMv2's server forgets
-// them when a pipeline is loaded while its data plane keeps their replicas, and delivers
-// twice when they are inserted again. From then on ids are those of the p4info that the
-// switch itself gives, where it gives one.
+// Push loads a pipeline and makes the switch forget everything that was written. Multicast groups and clone sessions are
+// deleted first, because BMv2's server forgets them when a pipeline is loaded while its data plane keeps their replicas,
+// and delivers twice when they are inserted again; where the pipeline is not loaded they are written back. From then on
+// ids are those of the p4info that the switch itself gives, where it gives one.
 func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	const op = "push pipeline"
 	pipe, err := c.newPipeline(p.Info)
@@ -50,31 +52,65 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 			loaded.Kept = len(jobs) == 0
 		}
 	}
-	if err := c.deleteReplicas(ctx); err != nil {
-		return c.fail("delete multicast groups before pushing a pipeline", err)
-	}
-	if loaded.Kept {
-		var routes []item
-		if routes, err = c.entries(ctx, pipe, p4.RouteTable); err == nil {
-			err = c.delete(ctx, routes)
+	err = c.replace(ctx, op, func() error {
+		if !loaded.Kept {
+			return c.load(ctx, p, loaded.Cookie)
 		}
-	} else if err = c.load(ctx, p, loaded.Cookie); err == nil {
-		var now *p4v1.ForwardingPipelineConfig
-		if now, err = c.running(ctx); now.GetP4Info() != nil {
-			pipe, err = c.newPipeline(now.GetP4Info())
-		} else if status.Code(err) == codes.Unimplemented {
-			err = nil
+		routes, err := c.entries(ctx, pipe, p4.RouteTable)
+		if err != nil {
+			return err
 		}
-	}
+		return c.delete(ctx, routes)
+	})
 	if err != nil {
-		return c.fail(op, err)
+		return err
 	}
-	clear(c.undo)
-	c.order = nil
+	if !loaded.Kept {
+		now, err := c.running(ctx)
+		if now.GetP4Info() != nil {
+			pipe, err = c.newPipeline(now.GetP4Info())
+		}
+		if err != nil && status.Code(err) != codes.Unimplemented {
+			return c.fail(op, err)
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pipe, c.loaded, c.witness = pipe, loaded, nil
 	return nil
+}
+
+// replace deletes multicast groups and clone sessions, and then has load make the switch forget everything else. If one
+// of these fails, it writes them back. The lock writing is held.
+func (c *Client) replace(ctx context.Context, op string, load func() error) error {
+	found, err := c.replicas(ctx)
+	if err != nil {
+		return c.fail(op, err)
+	}
+	keys := make([]item, len(found))
+	for i, it := range found {
+		keys[i] = item{it.name, replicasKey(it.entity)}
+	}
+	undo, order := maps.Clone(c.undo), slices.Clone(c.order)
+	if err = c.delete(ctx, keys); err == nil {
+		err = load()
+	}
+	if err == nil {
+		clear(c.undo)
+		c.order = nil
+		return nil
+	}
+	err = c.fail(op, err)
+	if len(found) > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opt.CallTimeout)
+		defer cancel()
+		if back := c.set(ctx, found, false); back != nil {
+			err = errors.Join(err, c.fail("write multicast groups back", back))
+		}
+	}
+	c.undo, c.order = undo, order
+	c.sign()
+	return err
 }
 
 // load is never RECONCILE_AND_COMMIT: neither Stratum nor PI has it.
@@ -141,10 +177,8 @@ func (c *Client) newPipeline(info *p4configv1.P4Info) (*p4.Pipeline, error) {
 	return p, err
 }
 
-// deleteReplicas deletes every multicast group and every clone session; a switch without a
-// pipeline has none.
-func (c *Client) deleteReplicas(ctx context.Context) error {
-	var items []item
+// replicas are every multicast group and every clone session; a switch without a pipeline has none.
+func (c *Client) replicas(ctx context.Context) (items []item, err error) {
 	for _, all := range []*p4v1.Entity{groupEntity(&p4v1.MulticastGroupEntry{}), sessionEntity(&p4v1.CloneSessionEntry{})} {
 		found, err := c.read(ctx, []*p4v1.Entity{all})
 		switch status.Code(err) {
@@ -152,21 +186,28 @@ func (c *Client) deleteReplicas(ctx context.Context) error {
 		case codes.FailedPrecondition, codes.Unimplemented:
 			continue
 		default:
-			return err
+			return nil, err
 		}
 		for _, e := range found {
-			e := e.GetPacketReplicationEngineEntry()
-			switch g, s := e.GetMulticastGroupEntry(), e.GetCloneSessionEntry(); {
+			r := e.GetPacketReplicationEngineEntry()
+			switch g, s := r.GetMulticastGroupEntry(), r.GetCloneSessionEntry(); {
 			case g != nil:
-				key := &p4v1.MulticastGroupEntry{MulticastGroupId: g.GetMulticastGroupId()}
-				items = append(items, item{fmt.Sprintf("group %d", g.GetMulticastGroupId()), groupEntity(key)})
+				items = append(items, item{fmt.Sprintf("group %d", g.GetMulticastGroupId()), e})
 			case s != nil:
-				key := &p4v1.CloneSessionEntry{SessionId: s.GetSessionId()}
-				items = append(items, item{fmt.Sprintf("clone session %d", s.GetSessionId()), sessionEntity(key)})
+				items = append(items, item{fmt.Sprintf("clone session %d", s.GetSessionId()), e})
 			}
 		}
 	}
-	return c.delete(ctx, items)
+	return items, nil
+}
+
+// replicasKey is the key of a multicast group or a clone session.
+func replicasKey(e *p4v1.Entity) *p4v1.Entity {
+	r := e.GetPacketReplicationEngineEntry()
+	if s := r.GetCloneSessionEntry(); s != nil {
+		return sessionEntity(&p4v1.CloneSessionEntry{SessionId: s.GetSessionId()})
+	}
+	return groupEntity(&p4v1.MulticastGroupEntry{MulticastGroupId: r.GetMulticastGroupEntry().GetMulticastGroupId()})
 }
 
 // entries are those of a table, by their keys.

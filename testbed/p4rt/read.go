@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
-	"google.golang.org/grpc/codes"
 
 	"github.com/inabench/inabench/internal/rpc"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -36,7 +35,7 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 			wanted[i] = true
 		}
 	}
-	query, err := c.cells(names, indices, nil)
+	query, err := c.cells(names, indices)
 	if err != nil {
 		return nil, c.fail("read counters", err)
 	}
@@ -89,40 +88,8 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 	return out, nil
 }
 
-// ResetCounters sets cells to zero. Indices must be given: BMv2 cannot reset a
-// whole counter at once. On a switch that others use too, take differences instead.
-func (c *Client) ResetCounters(ctx context.Context, names []string, indices []int) error {
-	if len(indices) == 0 {
-		return nil
-	}
-	query, err := c.cells(names, indices, &p4v1.CounterData{})
-	if err != nil {
-		return c.fail("reset counters", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
-	defer cancel()
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	var updates []*p4v1.Update
-	for _, e := range query {
-		updates = append(updates, &p4v1.Update{Type: p4v1.Update_MODIFY, Entity: e})
-	}
-	res, err := c.write(ctx, updates)
-	if err != nil {
-		return c.fail("reset counters", err)
-	}
-	var refused []dataplane.UpdateError
-	for i, r := range res {
-		if r.GetCanonicalCode() != int32(codes.OK) {
-			v := query[i].GetCounterEntry()
-			refused = append(refused, updateError(updates[i], item{name: fmt.Sprintf("counter %#x[%d]", v.GetCounterId(), v.GetIndex().GetIndex())}, r))
-		}
-	}
-	return dataplane.Refused(c.name, "reset counters", refused)
-}
-
 // cells is a query for counter cells.
-func (c *Client) cells(names []string, indices []int, data *p4v1.CounterData) ([]*p4v1.Entity, error) {
+func (c *Client) cells(names []string, indices []int) ([]*p4v1.Entity, error) {
 	pipe, err := c.pipeline()
 	if err != nil {
 		return nil, err
@@ -134,7 +101,6 @@ func (c *Client) cells(names []string, indices []int, data *p4v1.CounterData) ([
 	}
 	var out []*p4v1.Entity
 	add := func(e *p4v1.CounterEntry) {
-		e.Data = data
 		out = append(out, &p4v1.Entity{Entity: &p4v1.Entity_CounterEntry{CounterEntry: e}})
 	}
 	for _, name := range names {
@@ -172,7 +138,7 @@ func (c *Client) cells(names []string, indices []int, data *p4v1.CounterData) ([
 		if info.Digits {
 			size *= p4.HoldDigits
 		}
-		if n := len(out) - first; data == nil && c.opt.WholeCounters && n*wholeWorth >= size {
+		if n := len(out) - first; c.opt.WholeCounters && n*wholeWorth >= size {
 			out = out[:first]
 			add(&p4v1.CounterEntry{CounterId: info.ID})
 		}

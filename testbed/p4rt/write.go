@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/inabench/inabench/testbed/dataplane"
-	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 )
 
@@ -127,29 +126,9 @@ func (c *Client) Delete(ctx context.Context, b dataplane.Batch) error {
 	return c.fail("delete", c.delete(ctx, items))
 }
 
-// WriteJob inserts or replaces one job's entry.
-func (c *Client) WriteJob(ctx context.Context, e ina.JobEntry) error {
-	return c.Write(ctx, dataplane.Batch{Jobs: []ina.JobEntry{e}})
-}
-
-// WriteJobs inserts or replaces entries of jobs.
-func (c *Client) WriteJobs(ctx context.Context, es []ina.JobEntry) error {
-	return c.Write(ctx, dataplane.Batch{Jobs: es})
-}
-
-// DeleteJob deletes a job's entry if there is one.
-func (c *Client) DeleteJob(ctx context.Context, job uint16) error {
-	return c.Delete(ctx, dataplane.Batch{Jobs: []ina.JobEntry{{Job: job}}})
-}
-
 // WriteRoutes inserts or replaces routes.
 func (c *Client) WriteRoutes(ctx context.Context, rs []p4.Route) error {
 	return c.Write(ctx, dataplane.Batch{Routes: rs})
-}
-
-// DeleteRoute deletes the route to dst if there is one.
-func (c *Client) DeleteRoute(ctx context.Context, dst [4]byte) error {
-	return c.Delete(ctx, dataplane.Batch{Routes: []p4.Route{{Dst: dst}}})
 }
 
 // WriteGroup inserts or replaces a multicast group.

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/inabench/inabench/internal/rpc"
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/p4rt"
 )
 
@@ -54,7 +55,7 @@ func Stratum() Personality {
 	return Personality{
 		Name: "stratum",
 		Config: func(b []byte) error {
-			_, err := p4rt.ParseStratumConfig(b)
+			_, err := bfrt.ParseConfig(b)
 			return err
 		},
 		NeedsElection: true, Controllers: 5, MaxGroup: 65535, MaxSession: 1015, CounterID0: true, GNMI: true,

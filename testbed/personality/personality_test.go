@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/personality"
@@ -81,7 +82,7 @@ func TestRefusals(t *testing.T) {
 		device uint64
 		config []byte
 	}{
-		{personality.Stratum(), 1, p4rt.StratumConfig{Program: "ina", Profiles: []p4rt.Profile{{Context: []byte{1}, Binary: []byte{1}}}}.Marshal()},
+		{personality.Stratum(), 1, bfrt.Config{Program: "ina", Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte{1}, Binary: []byte{1}}}}.Marshal()},
 		{personality.SDE(), 0, p4rt.SDEConfig{Program: "ina", Context: []byte{1}, Binary: []byte{1}}.Marshal()},
 		{personality.PI(), 4, []byte("{}")},
 	}

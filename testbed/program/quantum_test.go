@@ -161,7 +161,7 @@ nic = {port = "leaf1/1"}
 	}
 	defer client.Close()
 	m := &sharp.Manager{Client: client, Target: journal.Manager, Config: inv.Manager.Config, Restart: inv.Manager.Restart}
-	if _, err := m.Apply(t.Context(), sharp.Change{Set: []sharp.Option{{Key: "per_prio_default_quota", Value: "50"}}, RootGUIDs: []uint64{1}}, log); err != nil {
+	if _, err := m.Apply(t.Context(), sharp.Change{Set: []sharp.Option{{Key: "per_prio_default_quota", Value: "50"}}, RootGUIDs: []inventory.GUID{1}}, log); err != nil {
 		t.Fatal(err)
 	}
 	reserve := &journal.Change{Target: "UFM " + server.URL, What: "reserve", Undo: journal.Inverse{Reservation: &journal.Reservation{URL: server.URL, API: "allocate", App: "inabench-A"}}}

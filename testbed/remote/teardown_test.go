@@ -44,7 +44,8 @@ func gone(t *testing.T, name string) dataplane.Switch {
 		err = c.Push(t.Context(), dataplane.Pipeline{Info: p4.Info()})
 	}
 	if err == nil {
-		err = c.WriteJob(t.Context(), ina.JobEntry{Job: 1, Epoch: 1, Mode: ina.Statistical, Size: 8, Expect: 3, Window: 8, UpPort: 4, DownGroup: 1})
+		job := ina.JobEntry{Job: 1, Epoch: 1, Mode: ina.Statistical, Size: 8, Expect: 3, Window: 8, UpPort: 4, DownGroup: 1}
+		err = c.Write(t.Context(), dataplane.Batch{Jobs: []ina.JobEntry{job}})
 	}
 	stop()
 	if err := errors.Join(err, <-served); err != nil {

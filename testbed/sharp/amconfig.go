@@ -3,18 +3,15 @@ package sharp
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
-	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
 // AMConfig is a configuration file of sharp_am. Its lines are "key value" or "key = value";
-// "#" begins a comment. What is not changed by Set or Delete is written as it was read, to
-// the byte.
+// "#" begins a comment. What Set does not change is written as it was read, to the byte.
 type AMConfig struct {
 	Name  string // path, for messages
 	lines []amLine
@@ -27,18 +24,9 @@ type amLine struct {
 	indent, key, sep, value, tail string
 }
 
-// ReadAMConfig is ParseAMConfig of a file.
-func ReadAMConfig(path string) (*AMConfig, error) {
-	text, err := bounded.ReadFile(path, bounded.Config)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration of sharp_am: %w", err)
-	}
-	return ParseAMConfig(path, text)
-}
-
 // ParseAMConfig reads a configuration. The error is tomlfile.Problems, all of them, each
 // with its line: lines that set nothing, keys that are set twice, and values that do not
-// fit a key that is known (see Settings). Unknown keys are kept: every version has others.
+// fit a key that is known (amOptions). Unknown keys are kept: every version has others.
 func ParseAMConfig(name string, text []byte) (*AMConfig, error) {
 	c := &AMConfig{Name: name}
 	var problems tomlfile.Problems
@@ -182,53 +170,6 @@ func (c *AMConfig) Set(key, value string) error {
 	return nil
 }
 
-// Delete removes the line that sets an option, so that its default holds.
-func (c *AMConfig) Delete(key string) {
-	c.lines = slices.DeleteFunc(c.lines, func(l amLine) bool { return l.key == key && key != "" })
-}
-
-// Settings are the options that decide who gets a tree, with the defaults of SHARP 3.4 and
-// later. Which versions know which option is in the manager's release notes.
-type Settings struct {
-	DynamicTrees    bool    // dynamic_tree_allocation: trees are built for jobs, not beforehand
-	TreeAlgorithm   int     // dynamic_tree_algorithm: 0 fat-tree, 1 quasi fat-tree or Dragonfly+
-	MaxTrees        int     // max_trees_to_build
-	MaxRadix        int     // max_tree_radix: children of a switch in a tree; 0: what it can
-	Quota           float64 // per_prio_default_quota: percent of a switch's OSTs for the LLT of a job; 0..100
-	SATQuota        float64 // per_prio_default_sat_quota: the same for its SAT; 0..100
-	SATOSTs         int     // sat_jobs_default_absolute_osts: in place of SATQuota; 0: not
-	Reservation     bool    // reservation_mode: only on reserved hosts
-	ByPKeys         bool    // reservation_auto_by_pkeys: partitions make the reservations, requests are ignored
-	AppTrees        int     // app_resources_default_limit: trees of one reservation; -1: no limit
-	JobsPerHCA      int     // reservation_max_jobs_per_hca: jobs of one host port; 0: no limit
-	ExclusiveLock   bool    // enable_exclusive_lock
-	TopologyAPI     bool    // enable_topology_api: sharp_cmd topology works
-	Verbosity       int     // log_verbosity
-	IgnoreGUIDs     string  // ignore_host_guids_file: hosts that are no compute nodes
-	IgnoreSM        bool    // ignore_sm_guids: nor is that of the subnet manager
-	UpdateInterval  int     // fabric_update_interval, seconds
-	ReconnectSecond int     // job_reconnection_timeout, seconds; 0: that of the manager
-}
-
-// DefaultSettings are those of an empty file. Source: release notes of SHARP 3.0 to 3.14.
-func DefaultSettings() Settings {
-	return Settings{
-		DynamicTrees: true, MaxTrees: 126, Quota: 20, SATQuota: 3, ByPKeys: true,
-		AppTrees: -1, JobsPerHCA: 1, Verbosity: 3, IgnoreSM: true, UpdateInterval: 10,
-	}
-}
-
-// Settings reads those of the file.
-func (c *AMConfig) Settings() Settings {
-	s := DefaultSettings()
-	for _, l := range c.lines {
-		if o, ok := amOptions[l.key]; ok && o.set != nil {
-			_ = o.set(&s, l.value) // checked when the line was read or set
-		}
-	}
-	return s
-}
-
 // Notes are remarks on options of the file that do not do what one may think: they are
 // named otherwise, do nothing any more, or are on their way out. A file with notes works.
 func (c *AMConfig) Notes() (notes tomlfile.Problems) {
@@ -246,38 +187,39 @@ func (c *AMConfig) Notes() (notes tomlfile.Problems) {
 
 // amOption is what is known of an option.
 type amOption struct {
-	set  func(s *Settings, value string) error // nil: anything goes
-	note string
-	use  string
+	check func(value string) error // nil: anything goes
+	note  string
+	use   string
 }
 
 // checkAM is an error if a value does not fit a known option.
 func checkAM(key, value string) error {
-	if o, ok := amOptions[key]; ok && o.set != nil {
-		return o.set(&Settings{}, value)
+	if o := amOptions[key]; o.check != nil {
+		return o.check(value)
 	}
 	return nil
 }
 
+// amOptions are the options that decide who gets a tree, and others that are often wrong. Source: release notes of
+// SHARP 3.0 to 3.14, which also say which version knows which option.
 var amOptions = map[string]amOption{
-	"dynamic_tree_allocation":        {set: flag(func(s *Settings) *bool { return &s.DynamicTrees }), note: "is becoming obsolete (SHARP 3.11): trees are always dynamic then"},
-	"dynamic_tree_algorithm":         {set: number(0, 1, func(s *Settings) *int { return &s.TreeAlgorithm })},
-	"max_trees_to_build":             {set: number(1, math.MaxInt32, func(s *Settings) *int { return &s.MaxTrees })},
-	"max_tree_radix":                 {set: number(0, math.MaxInt32, func(s *Settings) *int { return &s.MaxRadix })},
-	"per_prio_default_quota":         {set: percent(func(s *Settings) *float64 { return &s.Quota })},
-	"per_prio_default_sat_quota":     {set: percent(func(s *Settings) *float64 { return &s.SATQuota })},
-	"sat_jobs_default_absolute_osts": {set: number(0, math.MaxInt32, func(s *Settings) *int { return &s.SATOSTs })},
-	"reservation_mode":               {set: flag(func(s *Settings) *bool { return &s.Reservation })},
-	"reservation_auto_by_pkeys":      {set: flag(func(s *Settings) *bool { return &s.ByPKeys }), note: "is deprecated (SHARP 3.14): partitions make reservations then"},
-	"app_resources_default_limit":    {set: number(-1, math.MaxInt32, func(s *Settings) *int { return &s.AppTrees })},
-	"reservation_max_jobs_per_hca":   {set: number(0, 511, func(s *Settings) *int { return &s.JobsPerHCA })},
-	"enable_exclusive_lock":          {set: flag(func(s *Settings) *bool { return &s.ExclusiveLock })},
-	"enable_topology_api":            {set: flag(func(s *Settings) *bool { return &s.TopologyAPI })},
-	"log_verbosity":                  {set: number(0, 5, func(s *Settings) *int { return &s.Verbosity })},
-	"ignore_host_guids_file":         {set: text(func(s *Settings) *string { return &s.IgnoreGUIDs })},
-	"ignore_sm_guids":                {set: flag(func(s *Settings) *bool { return &s.IgnoreSM })},
-	"fabric_update_interval":         {set: number(1, math.MaxInt32, func(s *Settings) *int { return &s.UpdateInterval })},
-	"job_reconnection_timeout":       {set: number(0, math.MaxInt32, func(s *Settings) *int { return &s.ReconnectSecond })},
+	"dynamic_tree_allocation":        {check: flag, note: "is becoming obsolete (SHARP 3.11): trees are always dynamic then"},
+	"dynamic_tree_algorithm":         {check: number(0, 1)},
+	"max_trees_to_build":             {check: number(1, math.MaxInt32)},
+	"max_tree_radix":                 {check: number(0, math.MaxInt32)},
+	"per_prio_default_quota":         {check: percent},
+	"per_prio_default_sat_quota":     {check: percent},
+	"sat_jobs_default_absolute_osts": {check: number(0, math.MaxInt32)},
+	"reservation_mode":               {check: flag},
+	"reservation_auto_by_pkeys":      {check: flag, note: "is deprecated (SHARP 3.14): partitions make reservations then"},
+	"app_resources_default_limit":    {check: number(-1, math.MaxInt32)},
+	"reservation_max_jobs_per_hca":   {check: number(0, 511)},
+	"enable_exclusive_lock":          {check: flag},
+	"enable_topology_api":            {check: flag},
+	"log_verbosity":                  {check: number(0, 5)},
+	"ignore_sm_guids":                {check: flag},
+	"fabric_update_interval":         {check: number(1, math.MaxInt32)},
+	"job_reconnection_timeout":       {check: number(0, math.MaxInt32)},
 
 	"enable_sat":      {note: "is ignored since SHARP 3.2: streaming trees are always on"},
 	"rounding_method": {note: "is deprecated (SHARP 3.14)"},
@@ -286,54 +228,35 @@ var amOptions = map[string]amOption{
 	"dump_dir":        {note: "is not an option of sharp_am", use: "dump_path"},
 }
 
-func flag(field func(*Settings) *bool) func(*Settings, string) error {
-	return func(s *Settings, v string) error {
-		switch strings.ToLower(v) {
-		case "true", "yes", "on", "1":
-			*field(s) = true
-		case "false", "no", "off", "0":
-			*field(s) = false
-		default:
-			return tomlfile.WithHint("write TRUE or FALSE", "%q is neither true nor false", v)
-		}
+func flag(v string) error {
+	switch strings.ToLower(v) {
+	case "true", "yes", "on", "1", "false", "no", "off", "0":
 		return nil
 	}
+	return tomlfile.WithHint("write TRUE or FALSE", "%q is neither true nor false", v)
 }
 
-func number(low, high int, field func(*Settings) *int) func(*Settings, string) error {
+func number(low, high int) func(string) error {
 	limits := fmt.Sprintf("a whole number from %d to %d", low, high)
 	if high == math.MaxInt32 {
 		limits = fmt.Sprintf("a whole number, %d or more", low)
 	}
-	return func(s *Settings, v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < low || n > high {
+	return func(v string) error {
+		if n, err := strconv.Atoi(v); err != nil || n < low || n > high {
 			return tomlfile.WithHint("", "%q is not %s", v, limits)
 		}
-		*field(s) = n
 		return nil
 	}
 }
 
-// percent reads one value for all priorities. A list with one for each, as some versions
-// have it, is kept as it is; how it is written differs, and jobs of here have no priority.
-func percent(field func(*Settings) *float64) func(*Settings, string) error {
-	return func(s *Settings, v string) error {
-		if strings.Contains(v, "prio_") || strings.Contains(v, ",") {
-			return nil
-		}
-		f, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
-		if err != nil || !(f >= 0 && f <= 100) {
-			return tomlfile.WithHint("", "%q is not a percentage from 0 to 100", v)
-		}
-		*field(s) = f
+// percent is one value for all priorities. A list with one for each, as some versions have
+// it, passes: how it is written differs.
+func percent(v string) error {
+	if strings.Contains(v, "prio_") || strings.Contains(v, ",") {
 		return nil
 	}
-}
-
-func text(field func(*Settings) *string) func(*Settings, string) error {
-	return func(s *Settings, v string) error {
-		*field(s) = v
-		return nil
+	if f, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64); err != nil || !(f >= 0 && f <= 100) {
+		return tomlfile.WithHint("", "%q is not a percentage from 0 to 100", v)
 	}
+	return nil
 }

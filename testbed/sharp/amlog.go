@@ -2,9 +2,6 @@ package sharp
 
 import (
 	"fmt"
-	"io"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -49,63 +46,6 @@ type AMEnd struct {
 }
 
 const amStamp = "Jan _2 15:04:05"
-
-var (
-	amLineForm = regexp.MustCompile(`^\[(\w{3} [ \d]\d \d\d:\d\d:\d\d) (\d{6})\]\[(\w+) *\]\[(\d+)\]\[(\w+) *\] - (.*)$`)
-	amBegin    = regexp.MustCompile(`^Begin Job:.*?job_id_external: (\d+)\b.*?job_id_sharp: (\d+)\b.*?quota_percent: ([\d.]+)(?:.*?request_sat: ([01])\b)?`)
-	amQuota    = regexp.MustCompile(`^(.*?) ?Allocated quota \{ q:(\d+), ud:(\d+) o:(\d+) g:(\d+) \}(?: child_index_per_port: (\d+))?.*?tree_id: (\d+)`)
-	amEnd      = regexp.MustCompile(`^End Job: job_id_sharp: (\d+) reason: (.*)$`)
-)
-
-// ParseAMLine reads one line. ok is false, and the line zero, if it is not one of sharp_am,
-// or of one that its numbers do not fit.
-func ParseAMLine(text string) (line AMLine, ok bool) {
-	m := amLineForm.FindStringSubmatch(strings.TrimRight(text, "\r\n"))
-	if m == nil {
-		return AMLine{}, false
-	}
-	at, err := time.Parse(amStamp, m[1])
-	if err != nil {
-		return AMLine{}, false
-	}
-	ok = true
-	line = AMLine{
-		Time:      at.Add(time.Duration(parseInt(m[2], &ok)) * time.Microsecond),
-		Component: m[3], Process: parseInt(m[4], &ok), Level: m[5], Message: m[6],
-	}
-	if b := amBegin.FindStringSubmatch(line.Message); b != nil {
-		percent, err := strconv.ParseFloat(b[3], 64)
-		line.Begin = &AMBegin{External: parseNumber(b[1], &ok), Job: parseNumber(b[2], &ok), QuotaPercent: percent, SAT: b[4] == "1"}
-		ok = ok && err == nil
-	} else if a := amQuota.FindStringSubmatch(line.Message); a != nil {
-		line.Allocated = &AMAllocated{Of: a[1], QPs: parseInt(a[2], &ok), UserData: parseInt(a[3], &ok), OSTs: parseInt(a[4], &ok), Groups: parseInt(a[5], &ok), Tree: parseNumber(a[7], &ok)}
-		if a[6] != "" {
-			line.Allocated.Child = parseInt(a[6], &ok)
-		}
-	} else if e := amEnd.FindStringSubmatch(line.Message); e != nil {
-		line.End = &AMEnd{Job: parseNumber(e[1], &ok), Reason: e[2]}
-	}
-	if !ok {
-		return AMLine{}, false
-	}
-	return line, true
-}
-
-// ReadAMLog reads a whole log and passes over lines that are not of sharp_am.
-func ReadAMLog(r io.Reader) (lines []AMLine, err error) {
-	err = readLines(r, func(text string, rest bool) {
-		if rest {
-			return
-		}
-		if l, ok := ParseAMLine(text); ok {
-			lines = append(lines, l)
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read log of sharp_am: %w", err)
-	}
-	return lines, nil
-}
 
 // String is the line as sharp_am writes it. The message is that of Begin, Allocated or End
 // if one is set.

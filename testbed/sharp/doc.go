@@ -13,7 +13,7 @@
 // is a failed run, results.CodeFallback. What NCCL writes of its choice differs by version, which
 // the log tells; 2.18 and 2.19 write nothing. If the log cannot say and traffic does not prove it,
 // the run is undecided, results.CodeUnproven. The same holds for
-// reservations, which UFM may accept in part: Reservations.Create and Update return what was
+// reservations, which UFM may accept in part: Reservations.Create returns what was
 // granted; and for sharp_am.cfg, which UFM may write anew: Manager.Apply reads it back.
 //
 // # What SHARP has and has not

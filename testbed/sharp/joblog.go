@@ -1,10 +1,8 @@
 package sharp
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,12 +15,6 @@ var (
 	ErrNoJob = errors.New("SHARP job refused")
 	// ErrLock is wrapped by refusals to lock a tree, which another job holds.
 	ErrLock = errors.New("lock of the tree refused")
-)
-
-// Codes that come with refusals, as seen in logs.
-const (
-	CodeNoJob = -11 // of ErrNoJob
-	CodeLock  = -18 // of ErrLock
 )
 
 // Asked is what a job's library asked the manager for. It proves nothing.
@@ -98,42 +90,6 @@ type JobLog struct {
 	kinds        map[Call]bool         // of Calls, without process and communicator
 	chosen       map[Algorithm]int     // of Algorithms, without line and count
 	reduced      map[Communicator]*sum // by rank: Nodes is 0
-}
-
-// maxLogLine is how much of a line is looked at at a time, bytes.
-const maxLogLine = 64 << 10
-
-// ReadJobLog reads a whole log. The error is that of the reader; a line that is about
-// something else, or is cut off, is none.
-func ReadJobLog(r io.Reader) (*JobLog, error) {
-	var l JobLog
-	err := readLines(r, func(line string, rest bool) {
-		if rest {
-			l.lines--
-		}
-		l.Line(line)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read job log: %w", err)
-	}
-	return &l, nil
-}
-
-// readLines reads lines. Of one that is longer than maxLogLine, pieces after the first are rest.
-func readLines(r io.Reader, each func(text string, rest bool)) error {
-	in := bufio.NewReaderSize(r, maxLogLine)
-	rest := false
-	for {
-		text, more, err := in.ReadLine()
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
-		each(string(text), rest)
-		rest = more
-	}
 }
 
 // The library's and the plugin's lines. Which fields there are, and spaces between them,

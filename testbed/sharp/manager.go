@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
@@ -40,7 +41,7 @@ type Change struct {
 	Set []Option
 	// RootGUIDs are the switches that may be roots of trees, and Trees the content of a file
 	// of trees (static mode): files beside the configuration, which they are named in.
-	RootGUIDs []uint64
+	RootGUIDs []inventory.GUID
 	Trees     []byte
 }
 
@@ -140,7 +141,7 @@ func (m *Manager) Apply(ctx context.Context, c Change, log *journal.Journal) (_ 
 	}
 	var roots bytes.Buffer
 	for _, g := range c.RootGUIDs {
-		fmt.Fprintln(&roots, FormatGUID(g))
+		fmt.Fprintln(&roots, g)
 	}
 	if err := beside("root_guids_file", "inabench_root_guids.cfg", roots.Bytes()); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/sharp"
@@ -85,7 +86,7 @@ func options(t *testing.T, texts ...string) (out []sharp.Option) {
 func TestApply(t *testing.T) {
 	h, log := newHead(t, ""), newJournal(t)
 	a, err := h.Apply(t.Context(), sharp.Change{
-		Set: options(t, "per_prio_default_quota 50", "max_trees_to_build = 4"), RootGUIDs: []uint64{0xb8599f0300100200}, Trees: []byte("tree 0\n"),
+		Set: options(t, "per_prio_default_quota 50", "max_trees_to_build = 4"), RootGUIDs: []inventory.GUID{0xb8599f0300100200}, Trees: []byte("tree 0\n"),
 	}, log)
 	if err != nil {
 		t.Fatal(err)
@@ -265,9 +266,8 @@ func TestRemoved(t *testing.T) {
 			t.Fatalf("list: %v, %v", list, err)
 		}
 		want := sharp.Reservation{App: "anas1", GUIDs: []string{"0x248a0703008a850a"}}
-		_, create := r.Create(t.Context(), want, true)
-		_, update := r.Update(t.Context(), want)
-		for what, err := range map[string]error{"create": create, "update": update, "delete": r.Delete(t.Context(), "anas1")} {
+		_, create := r.Create(t.Context(), want)
+		for what, err := range map[string]error{"create": create, "delete": r.Delete(t.Context(), "anas1")} {
 			if !errors.Is(err, sharp.ErrRemoved) || !strings.Contains(tomlfile.HintOf(err), "pkeys") {
 				t.Errorf("%d: %s: %v (%s)", code, what, err, tomlfile.HintOf(err))
 			}

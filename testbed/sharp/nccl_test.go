@@ -310,7 +310,7 @@ func TestRefusalsAreNotHidden(t *testing.T) {
 			"alone":              log + refusal + "\n",
 			"behind a grant":     strings.Replace(log, "caps:0x16\n", "caps:0x16 "+refusal+"\n", 1),
 			"behind a choice":    strings.TrimSuffix(log, "\n") + refusal,
-			"behind a long line": log + strings.Repeat(".", maxLogLine+100) + "\r" + refusal + "\n",
+			"behind a long line": log + strings.Repeat(".", 64<<10) + "\r" + refusal + "\n",
 		} {
 			if f, all := judge(t, text, nil); f.Outcome != results.Fail {
 				t.Errorf("%s %s: %s:\n%s", refusal, name, f.Outcome, all)

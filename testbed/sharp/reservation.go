@@ -11,11 +11,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/inventory"
 )
 
 // Paths of the reservations in UFM's REST API, by version.
@@ -95,9 +95,6 @@ func (e *PartialError) Unwrap() error { return ErrGranted }
 type UFM struct {
 	URL  string // of the server, such as "https://ufm1"
 	Path string // empty: PathAllocate
-	// Create is the path for POST where that is another, as some versions of the manual
-	// say: "/ufmRest/app/sharp/resources". Empty: Path.
-	Create string
 	// Token is sent as "Authorization: Basic <token>", which goes with PathAllocateV3. User
 	// and Password are those of HTTP, in its place.
 	Token, User, Password string
@@ -127,9 +124,6 @@ func NewReservations(u UFM) (*Reservations, error) {
 	}
 	if u.Path == "" {
 		u.Path = PathAllocate
-	}
-	if u.Create == "" {
-		u.Create = u.Path
 	}
 	if u.Client == nil {
 		u.Client = http.DefaultClient
@@ -187,42 +181,30 @@ type body struct {
 }
 
 // Create makes a reservation and returns what UFM says that it is then, which is what was
-// granted. If that is less than was asked for, the error is a *PartialError, and the
-// reservation is there all the same. With whole set, UFM is asked to refuse instead.
-func (r *Reservations) Create(ctx context.Context, want Reservation, whole bool) (Reservation, error) {
-	path := r.ufm.Create
-	if whole {
-		path += "?partially_alloc=false"
-	}
-	return r.change(ctx, "create reservation "+want.App, http.MethodPost, path, want)
-}
-
-// Update gives a reservation other host ports; as Create.
-func (r *Reservations) Update(ctx context.Context, want Reservation) (Reservation, error) {
-	return r.change(ctx, "update reservation "+want.App, http.MethodPut, r.ufm.Path+"/"+url.PathEscape(want.App), want)
-}
-
-func (r *Reservations) change(ctx context.Context, op, method, path string, want Reservation) (Reservation, error) {
+// granted. UFM is asked to refuse rather than to grant less than that; if it does grant less, the
+// error is a *PartialError, and the reservation is there all the same.
+func (r *Reservations) Create(ctx context.Context, want Reservation) (Reservation, error) {
+	op := "create reservation " + want.App
 	if want.App == "" {
 		return Reservation{}, fmt.Errorf("%s: no id", op)
 	}
-	asked := map[uint64]string{}
+	asked := map[inventory.GUID]bool{}
 	for _, g := range want.GUIDs {
-		id, err := ParseGUID(g)
+		id, err := inventory.ParseGUID(g)
 		if err != nil {
 			return Reservation{}, fmt.Errorf("%s: %w", op, err)
 		}
-		if _, dup := asked[id]; dup {
+		if asked[id] {
 			return Reservation{}, fmt.Errorf("%s: %s is named twice", op, g)
 		}
-		asked[id] = g
+		asked[id] = true
 	}
 	if len(asked) == 0 {
 		return Reservation{}, fmt.Errorf("%s: no host ports", op)
 	}
-	code, err := r.do(ctx, op, method, path, body(want), nil)
+	code, err := r.do(ctx, op, http.MethodPost, r.ufm.Path+"?partially_alloc=false", body(want), nil)
 	if err != nil {
-		return Reservation{}, r.removed(ctx, want.App, method, err)
+		return Reservation{}, r.removed(ctx, want.App, http.MethodPost, err)
 	}
 	got, err := r.settled(ctx, want.App, asked, code != http.StatusPartialContent)
 	if err != nil {
@@ -230,8 +212,8 @@ func (r *Reservations) change(ctx context.Context, op, method, path string, want
 	}
 	partial := &PartialError{App: want.App}
 	for _, g := range want.GUIDs {
-		id, _ := ParseGUID(g)
-		if _, missing := asked[id]; missing {
+		id, _ := inventory.ParseGUID(g)
+		if asked[id] {
 			partial.Missing = append(partial.Missing, g)
 		}
 	}
@@ -243,7 +225,7 @@ func (r *Reservations) change(ctx context.Context, op, method, path string, want
 
 // settled asks until a reservation that was accepted is there, and whole if it shall be,
 // or for as long as that may take. What is granted is taken out of asked.
-func (r *Reservations) settled(ctx context.Context, app string, asked map[uint64]string, whole bool) (Reservation, error) {
+func (r *Reservations) settled(ctx context.Context, app string, asked map[inventory.GUID]bool, whole bool) (Reservation, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.ufm.Settle)
 	defer cancel()
 	var last Reservation
@@ -254,7 +236,7 @@ func (r *Reservations) settled(ctx context.Context, app string, asked map[uint64
 		case err == nil:
 			last, seen = got, true
 			for _, g := range got.GUIDs {
-				if id, err := ParseGUID(g); err == nil {
+				if id, err := inventory.ParseGUID(g); err == nil {
 					delete(asked, id)
 				}
 			}
@@ -370,17 +352,3 @@ func (r *Reservations) do(ctx context.Context, op, method, path string, in, out 
 	}
 	return resp.StatusCode, nil
 }
-
-// ParseGUID reads a GUID as tools of InfiniBand print it: 16 hexadecimal digits or fewer
-// (some leave out leading zeros), with "0x" or without. 0 is none.
-func ParseGUID(s string) (uint64, error) {
-	digits := strings.TrimPrefix(strings.ToLower(s), "0x")
-	id, err := strconv.ParseUint(digits, 16, 64)
-	if err != nil || id == 0 || len(digits) > 16 {
-		return 0, fmt.Errorf("%q is not a GUID", s)
-	}
-	return id, nil
-}
-
-// FormatGUID is the form in which UFM writes a GUID: "0x" and 16 digits.
-func FormatGUID(id uint64) string { return fmt.Sprintf("0x%016x", id) }

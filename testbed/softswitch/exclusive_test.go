@@ -24,6 +24,7 @@ import (
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/sharp/aggmgr"
 )
 
 // fabric is three levels of running switches, controlled through P4Runtime: leaves l1 to
@@ -32,7 +33,7 @@ import (
 type fabric struct {
 	t        testing.TB
 	switches map[string]*Switch
-	clients  map[string]*p4rt.Client
+	clients  aggmgr.P4Switches
 	hosts    map[string]*host // "l1:2" is the one at port 2 of l1
 	jobs     []*treeJob
 	start    time.Time
@@ -46,7 +47,8 @@ var above = map[string]struct {
 
 // treeJob is a job with a worker at each of some hosts.
 type treeJob struct {
-	tree   p4rt.Tree
+	id     uint16
+	tree   []aggmgr.Entry
 	at     []string // hosts by rank
 	ws     []*ina.Reducer
 	paused bool // its workers send nothing
@@ -55,7 +57,7 @@ type treeJob struct {
 func newFabric(t testing.TB, x *Exclusive, offload bool) *fabric {
 	t.Helper()
 	needNamespace(t)
-	f := &fabric{t: t, switches: map[string]*Switch{}, clients: map[string]*p4rt.Client{}, hosts: map[string]*host{}, start: time.Now()}
+	f := &fabric{t: t, switches: map[string]*Switch{}, clients: aggmgr.P4Switches{}, hosts: map[string]*host{}, start: time.Now()}
 	ports := map[string][]uint32{"c": {2, 3}, "m1": {1, 2, 3}, "m2": {1, 2, 3}}
 	device := func(sw string, port uint32) string { return fmt.Sprintf("%sp%d", sw, port) }
 	cable := func(a, b string) {
@@ -130,12 +132,12 @@ func newFabric(t testing.TB, x *Exclusive, offload bool) *fabric {
 	return f
 }
 
-// job is one with workers at the hosts, and its tree up to the lowest switch above all.
-func (f *fabric) job(id uint16, base uint32, at ...string) *treeJob {
+// job is one with workers at the hosts, and its tree up to the lowest switch above all. base is the first OST.
+func (f *fabric) job(id uint16, base int, at ...string) *treeJob {
 	f.t.Helper()
 	const window, lanes = 8, 21
-	j := &treeJob{tree: p4rt.Tree{Job: id, Epoch: 1, Window: window}, at: at}
-	nodes := map[string]*p4rt.TreeNode{}
+	j := &treeJob{id: id, at: at}
+	nodes := map[string]*aggmgr.Node{}
 	for rank, h := range at {
 		w, err := ina.NewReducer(ina.WorkerConfig{
 			Job: id, Epoch: 1, Rank: rank, Workers: len(at), Lanes: lanes, Window: window, Region: 2 * window, RTO: 10 * time.Millisecond, Seed: 1,
@@ -148,7 +150,7 @@ func (f *fabric) job(id uint16, base uint32, at ...string) *treeJob {
 		for sw != "" {
 			n := nodes[sw]
 			if n == nil {
-				n = &p4rt.TreeNode{Switch: sw, Parent: above[sw].parent, Up: 1, Base: base}
+				n = &aggmgr.Node{Switch: sw, Parent: above[sw].parent, Up: 1}
 				nodes[sw] = n
 			}
 			if !slices.Contains(n.Down, port) {
@@ -167,16 +169,36 @@ func (f *fabric) job(id uint16, base uint32, at ...string) *treeJob {
 		delete(nodes, up)
 	}
 	for _, sw := range slices.Sorted(maps.Keys(nodes)) {
-		j.tree.Nodes = append(j.tree.Nodes, *nodes[sw])
+		j.tree = append(j.tree, aggmgr.Entry{Job: id, Epoch: 1, Node: *nodes[sw], Base: base, OSTs: window})
 	}
 	f.jobs = append(f.jobs, j)
 	return j
 }
 
+// install gives a job its tree, on all of its switches or on none.
+func (f *fabric) install(ctx context.Context, j *treeJob) error {
+	var errs []error
+	for _, e := range j.tree {
+		errs = append(errs, f.clients.Install(ctx, e.Switch, e))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(err, f.remove(ctx, j))
+	}
+	return nil
+}
+
+func (f *fabric) remove(ctx context.Context, j *treeJob) error {
+	var errs []error
+	for _, e := range j.tree {
+		errs = append(errs, f.clients.Remove(ctx, e.Switch, e))
+	}
+	return errors.Join(errs...)
+}
+
 // write gives a job its tree.
 func (f *fabric) write(j *treeJob) {
 	f.t.Helper()
-	if err := p4rt.WriteTree(f.t.Context(), f.clients, j.tree); err != nil {
+	if err := f.install(f.t.Context(), j); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -201,7 +223,7 @@ func (j *treeJob) state(t testing.TB) ina.OpState {
 	t.Helper()
 	s := j.ws[0].State()
 	if !j.all(func(o ina.OpState) bool { return o == s }) {
-		t.Errorf("job %d: workers do not agree", j.tree.Job)
+		t.Errorf("job %d: workers do not agree", j.id)
 	}
 	return s
 }
@@ -241,7 +263,7 @@ func (f *fabric) drive(what string, until func() bool) {
 			h.dev.receive(256, func(frame []byte, _ int64) {
 				id := jobOf(frame)
 				for _, j := range f.jobs {
-					if rank := slices.Index(j.at, name); j.tree.Job == id && rank >= 0 {
+					if rank := slices.Index(j.at, name); j.id == id && rank >= 0 {
 						j.ws[rank].Receive(frame[payloadAt:], now())
 					}
 				}
@@ -250,7 +272,7 @@ func (f *fabric) drive(what string, until func() bool) {
 		if now() > deadline {
 			for _, j := range f.jobs {
 				for rank, w := range j.ws {
-					f.t.Logf("job %d rank %d: %v at PSN %d, %+v", j.tree.Job, rank, w.State(), w.Lock(), w.Stats())
+					f.t.Logf("job %d rank %d: %v at PSN %d, %+v", j.id, rank, w.State(), w.Lock(), w.Stats())
 				}
 			}
 			f.t.Fatalf("not in 60 s: %s", what)
@@ -301,14 +323,14 @@ func TestJobsTakeTurns(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			f := newFabric(t, &Exclusive{Resource: resource, Capacity: 1, Trees: 3}, resource == "port")
 			wide := f.job(1, 0, "l1:2", "l2:2", "l3:2", "l4:2") // three levels
-			left := f.job(2, 16, "l1:3", "l2:3", "l2:4")        // two, below wide's
-			right := f.job(3, 32, "l3:3", "l4:3")               // two, beside left's
-			local := f.job(4, 48, "l1:4", "l1:5")               // one switch, its own ports
+			left := f.job(2, 8, "l1:3", "l2:3", "l2:4")         // two, below wide's
+			right := f.job(3, 16, "l3:3", "l4:3")               // two, beside left's
+			local := f.job(4, 24, "l1:4", "l1:5")               // one switch, its own ports
 			for _, j := range f.jobs {
 				f.write(j)
 			}
-			if n := len(wide.tree.Nodes); n != 7 || len(left.tree.Nodes) != 3 || len(local.tree.Nodes) != 1 {
-				t.Fatalf("trees of %d, %d and %d switches", n, len(left.tree.Nodes), len(local.tree.Nodes))
+			if n := len(wide.tree); n != 7 || len(left.tree) != 3 || len(local.tree) != 1 {
+				t.Fatalf("trees of %d, %d and %d switches", n, len(left.tree), len(local.tree))
 			}
 
 			f.hold(wide)
@@ -320,7 +342,7 @@ func TestJobsTakeTurns(t *testing.T) {
 			}
 			for j, want := range map[*treeJob]ina.OpState{left: ina.OpRefused, right: ina.OpRefused, local: alone} {
 				if got := j.state(t); got != want {
-					t.Errorf("job %d beside job 1 is %v, want %v", j.tree.Job, got, want)
+					t.Errorf("job %d beside job 1 is %v, want %v", j.id, got, want)
 				}
 			}
 			if n := f.counter("l1", "job_conflicts", 2); n != 1 {
@@ -340,7 +362,7 @@ func TestJobsTakeTurns(t *testing.T) {
 			f.finish(left)
 
 			f.hold(wide) // and is gone
-			if err := p4rt.DeleteTree(t.Context(), f.clients, wide.tree); err != nil {
+			if err := f.remove(t.Context(), wide); err != nil {
 				t.Fatal(err)
 			}
 			f.begin(50, left, right)
@@ -369,7 +391,7 @@ func (f *fabric) checkSums(packets map[*treeJob]int64) {
 	for j, n := range packets {
 		for rank, w := range j.ws {
 			if s := w.Stats(); s.Wrong != 0 || s.Checked != 21*n {
-				f.t.Errorf("job %d rank %d: %d values checked, %d wrong; want %d", j.tree.Job, rank, s.Checked, s.Wrong, 21*n)
+				f.t.Errorf("job %d rank %d: %d values checked, %d wrong; want %d", j.id, rank, s.Checked, s.Wrong, 21*n)
 			}
 		}
 	}
@@ -382,8 +404,8 @@ func TestTimeSharingOverDamagedCables(t *testing.T) {
 	f := newFabric(t, &Exclusive{Capacity: 1, Trees: 3}, false)
 	jobs := []*treeJob{
 		f.job(1, 0, "l1:2", "l2:2", "l3:2", "l4:2"),
-		f.job(2, 16, "l1:3", "l2:3"),
-		f.job(3, 32, "l4:3", "l2:4", "l3:3"),
+		f.job(2, 8, "l1:3", "l2:3"),
+		f.job(3, 16, "l4:3", "l2:4", "l3:3"),
 	}
 	for _, j := range jobs {
 		f.write(j)
@@ -429,9 +451,9 @@ func TestTimeSharingOverDamagedCables(t *testing.T) {
 	t.Logf("%d operations granted, %d refused", 3*ops, refused)
 	f.checkSums(map[*treeJob]int64{jobs[0]: ops * packets, jobs[1]: ops * packets, jobs[2]: ops * packets})
 	for _, j := range jobs {
-		for _, n := range j.tree.Nodes {
-			if got := f.counter(n.Switch, "job_locks", j.tree.Job); got != ops {
-				t.Errorf("switch %s gave job %d %d turns, want %d", n.Switch, j.tree.Job, got, ops)
+		for _, n := range j.tree {
+			if got := f.counter(n.Switch, "job_locks", j.id); got != ops {
+				t.Errorf("switch %s gave job %d %d turns, want %d", n.Switch, j.id, got, ops)
 			}
 		}
 	}
@@ -446,23 +468,23 @@ func TestTreesRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		at   [2]string
-		edit func(*p4rt.Tree)
+		edit func(*aggmgr.Entry)
 		code codes.Code
 		want string
 	}{
-		{"over quota", [2]string{"l1:3", "l3:3"}, func(*p4rt.Tree) {}, codes.ResourceExhausted, "has its 1 exclusive trees, delete one first"},
-		{"more than there is", [2]string{"l3:3", "l4:3"}, func(t *p4rt.Tree) { t.Nodes[0].Base = 255 }, codes.InvalidArgument, "aggregators 255+16, the switch has 256"},
-		{"through nowhere", [2]string{"l3:3", "l4:3"}, func(t *p4rt.Tree) { t.Nodes[0].Up = 99 }, codes.InvalidArgument, "goes up through port 99"},
+		{"over quota", [2]string{"l1:3", "l3:3"}, func(*aggmgr.Entry) {}, codes.ResourceExhausted, "has its 1 exclusive trees, delete one first"},
+		{"more than there is", [2]string{"l3:3", "l4:3"}, func(e *aggmgr.Entry) { e.Base = 125 }, codes.InvalidArgument, "aggregators 250+16, the switch has 256"},
+		{"through nowhere", [2]string{"l3:3", "l4:3"}, func(e *aggmgr.Entry) { e.Up = 99 }, codes.InvalidArgument, "goes up through port 99"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			second := f.job(2, 16, tt.at[:]...)
-			tt.edit(&second.tree)
-			err := p4rt.WriteTree(ctx, f.clients, second.tree)
+			second := f.job(2, 8, tt.at[:]...)
+			tt.edit(&second.tree[0])
+			err := f.install(ctx, second)
 			var refused *dataplane.Error
 			if !errors.As(err, &refused) || refused.Code != tt.code || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %v that says %q", err, tt.code, tt.want)
 			}
-			for _, n := range second.tree.Nodes {
+			for _, n := range second.tree {
 				c := f.clients[n.Switch]
 				jobs, err := c.ReadJobs(ctx)
 				groups, err2 := c.ReadGroups(ctx)
@@ -492,10 +514,10 @@ func TestTreesRefused(t *testing.T) {
 			t.Errorf("%v, want it to say %q", err, tt.want)
 		}
 	}
-	if err := p4rt.DeleteTree(ctx, f.clients, first.tree); err != nil {
+	if err := f.remove(ctx, first); err != nil {
 		t.Fatal(err)
 	}
-	f.write(f.job(2, 16, "l1:3", "l3:3")) // there is room now
+	f.write(f.job(2, 8, "l1:3", "l3:3")) // there is room now
 
 	for _, x := range []*Exclusive{{Resource: "cable", Capacity: 1, Trees: 1}, {Trees: 1}, {Capacity: 1}} {
 		if e, err := newEngine(Config{Exclusive: x}); err == nil || e != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/personality"
 	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
 )
@@ -39,7 +38,7 @@ func theirs(t *testing.T, server string) []byte {
 			PkgInfo: &p4configv1.PkgInfo{Name: "fabric"},
 			Tables:  []*p4configv1.Table{{Preamble: &p4configv1.Preamble{Id: 0x02000001, Name: "FabricIngress.acl"}}},
 		},
-		P4DeviceConfig: p4rt.StratumConfig{Program: "fabric", Profiles: []p4rt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{9}}}}.Marshal(),
+		P4DeviceConfig: bfrt.Config{Program: "fabric", Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{9}}}}.Marshal(),
 		Cookie:         &p4v1.ForwardingPipelineConfig_Cookie{Cookie: 77},
 	})
 	if err != nil {

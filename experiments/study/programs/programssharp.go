@@ -107,7 +107,7 @@ func (ps Programs) grant(ctx context.Context, b *study.Bench, tb *remote.Testbed
 		}
 		for _, name := range a.Roots {
 			if sw, ok := inv.Switch(name); ok {
-				change.RootGUIDs = append(change.RootGUIDs, uint64(sw.GUID))
+				change.RootGUIDs = append(change.RootGUIDs, sw.GUID)
 			}
 		}
 		if a.Trees != "" {
@@ -166,7 +166,7 @@ func (ps Programs) reserve(ctx context.Context, b *study.Bench, inv *inventory.I
 			found, _ := inv.Host(h)
 			for _, nic := range found.NICs {
 				if nic.GUID != 0 {
-					want.GUIDs = append(want.GUIDs, sharp.FormatGUID(uint64(nic.GUID)))
+					want.GUIDs = append(want.GUIDs, nic.GUID.String())
 				}
 			}
 		}
@@ -178,7 +178,7 @@ func (ps Programs) reserve(ctx context.Context, b *study.Bench, inv *inventory.I
 			return err
 		}
 		g.apps, g.names = append(g.apps, c), append(g.names, app)
-		if _, err := g.ufm.Create(ctx, want, true); err != nil {
+		if _, err := g.ufm.Create(ctx, want); err != nil {
 			return err
 		}
 	}

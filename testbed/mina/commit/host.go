@@ -44,9 +44,6 @@ func (h *Host) Next() (op uint64, version Txn, body string, ok bool) {
 // Locked says whether no operation may begin.
 func (h *Host) Locked() bool { return h.locked != Txn{} }
 
-// Index is the operation that comes next.
-func (h *Host) Index() uint64 { return h.index }
-
 // State is what the host has taken over last.
 func (h *Host) State() (Txn, string) { return h.version, h.body }
 

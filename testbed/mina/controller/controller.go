@@ -45,7 +45,6 @@ type Config struct {
 	// Allocation is the algorithms and their options; its fat-tree and, where both are 0,
 	// its capacities are filled in from the inventory.
 	Allocation mina.Config
-	OnEnd      bool          // trees are built again when a job has ended, too
 	Lease      time.Duration // that a job may be without one of its hosts; 0: 3 s
 	Retry      time.Duration // until what was refused is asked for again; 0: 1 s
 	Emit       func(Event)   // is told what happens, in order; must not call the controller
@@ -70,10 +69,9 @@ type Submission struct {
 	Hosts []string `json:"hosts,omitempty"`
 	N     int      `json:"n,omitempty"`
 	// Window is how many packets it would have outstanding; 0: what the manager gives.
-	Window      int     `json:"window,omitempty"`
-	Reservation string  `json:"reservation,omitempty"`
-	Gain        float64 `json:"gain,omitempty"`   // see tree.Job
-	Demand      float64 `json:"demand,omitempty"` // see tree.Job
+	Window int     `json:"window,omitempty"`
+	Gain   float64 `json:"gain,omitempty"`   // see tree.Job
+	Demand float64 `json:"demand,omitempty"` // see tree.Job
 }
 
 // Event is something that has happened.
@@ -382,13 +380,6 @@ func equalGroups(a, b Group) bool {
 	return slices.Equal(a.Jobs, b.Jobs) && slices.Equal(a.Hosts, b.Hosts) && slices.EqualFunc(a.Rivals, b.Rivals, slices.Equal[[]uint16])
 }
 
-// Groups are those that were told last.
-func (c *Controller) Groups() []Group {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.groups)
-}
-
 // End ends a job. Hosts that are attached are let go. What it returns is closed when the
 // job's tree is released.
 func (c *Controller) End(id uint16) (<-chan struct{}, error) {
@@ -415,10 +406,6 @@ func (c *Controller) finish(j *job, why string) {
 		a.let()
 	}
 	clear(j.ranks)
-	if c.cfg.OnEnd && !c.closed {
-		c.rebuild()
-		return
-	}
 	c.share()
 	c.advance()
 }
@@ -512,10 +499,7 @@ func (c *Controller) once(j *job) bool {
 		j.move.Wait += c.lap(j)
 		j.at = wanted
 		c.enter(j, acquiring)
-		r := aggmgr.Request{
-			Job: j.ID, Hosts: j.hosts, Type: sharp.SAT, Quota: sharp.Quota{OSTs: j.Window},
-			Reservation: j.Reservation, Root: wanted.root, Via: wanted.switches,
-		}
+		r := aggmgr.Request{Job: j.ID, Hosts: j.hosts, OSTs: j.Window, Root: wanted.root, Via: wanted.switches}
 		c.work.Go(func() { c.acquire(j, r) })
 	}
 	return false

@@ -540,7 +540,6 @@ func TestMainRefuses(t *testing.T) {
 		{line(func(s *controller.Setup) { s.Place = "best" }), `place: "best"`},
 		{line(func(s *controller.Setup) { s.Trees = "best" }), `trees: "best"`},
 		{line(func(s *controller.Setup) { s.Sharing = "best" }), `sharing: "best"`},
-		{line(func(s *controller.Setup) { s.AM = "max_trees_to_build none" }), `sharp_am.cfg:1:20: max_trees_to_build`},
 		{line(func(s *controller.Setup) { s.AMLog = t.TempDir() }), "is a directory"},
 		{line(func(s *controller.Setup) { s.Listen = "nowhere" }), "listen"},
 	} {

@@ -23,8 +23,6 @@ import (
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
-	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/sharp/aggmgr"
 )
 
@@ -38,12 +36,8 @@ type Setup struct {
 	MACs map[netip.Addr]string `json:"macs,omitempty"`
 
 	Listen string `json:"listen,omitempty"` // for hosts (gRPC); empty: any port of the loopback
-	REST   string `json:"rest,omitempty"`   // for UFM's reservations; empty: not served
-	Jobs   string `json:"jobs,omitempty"`   // for jobs that ask the aggregation manager by themselves; empty: not served
 
-	AM    string `json:"am,omitempty"`     // text of sharp_am.cfg
 	AMLog string `json:"am_log,omitempty"` // file that sharp_am's lines are appended to; empty: none
-	Token string `json:"token,omitempty"`  // of REST
 
 	// Parts of MINA, or what stands in their place: see mina.Config.Named.
 	Place   string `json:"place,omitempty"`   // "minimal" (MINA's, and the default), "first-fit", "consolidate" or "random"
@@ -55,29 +49,21 @@ type Setup struct {
 	// Share is the sharing controller; nil: none, and jobs ask for INA as they like.
 	Share *Share `json:"share,omitempty"`
 
-	OnEnd bool          `json:"on_end,omitempty"` // see Config
 	Lease time.Duration `json:"lease,omitempty"`
-	Retry time.Duration `json:"retry,omitempty"`
 }
 
 // Share is how the sharing controller works: see sharing.ControllerConfig.
 type Share struct {
 	Listen  string        `json:"listen,omitempty"` // for hosts; empty: any port of the loopback
 	Cost    tree.Cost     `json:"cost"`             // of all-reduces
-	Drift   float64       `json:"drift,omitempty"`  // s
-	Settle  time.Duration `json:"settle,omitempty"`
 	Silence time.Duration `json:"silence,omitempty"`
 	Log     string        `json:"log,omitempty"` // file that its log is appended to; empty: none
-
-	Faults sharing.Faults `json:"faults,omitzero"`
 }
 
 // Addresses are where the process serves.
 type Addresses struct {
 	Hosts   string `json:"hosts"`             // gRPC, for package allocation
 	Sharing string `json:"sharing,omitempty"` // gRPC, for package sharing
-	REST    string `json:"rest,omitempty"`    // host:port
-	Jobs    string `json:"jobs,omitempty"`
 }
 
 // Command is any later line on stdin. What becomes of it is told by events.
@@ -141,10 +127,6 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 	if err != nil {
 		return err
 	}
-	am, err := sharp.ParseAMConfig("sharp_am.cfg", []byte(s.AM))
-	if err != nil {
-		return err
-	}
 	var log io.Writer
 	if s.AMLog != "" {
 		f, err := openLog(s.AMLog)
@@ -155,7 +137,7 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		log = f
 	}
 	fabric := aggmgr.FabricOf(s.Inventory)
-	switches, err := aggmgr.DialSwitches(ctx, fabric, true, p4rt.Options{})
+	switches, err := aggmgr.DialSwitches(ctx, fabric)
 	if err != nil {
 		return err
 	}
@@ -170,7 +152,7 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 	if err := s.route(ctx, switches); err != nil {
 		return err
 	}
-	manager, err := aggmgr.New(aggmgr.Config{Fabric: fabric, AM: am, Switches: switches, Log: log, Token: s.Token})
+	manager, err := aggmgr.New(aggmgr.Config{Fabric: fabric, Switches: switches, Log: log})
 	if err != nil {
 		return err
 	}
@@ -180,7 +162,7 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		err = errors.Join(err, manager.Close(ctx))
 	}()
 	cfg := Config{
-		Inventory: s.Inventory, Manager: manager, Allocation: alloc, OnEnd: s.OnEnd, Lease: s.Lease, Retry: s.Retry, Emit: p.emit,
+		Inventory: s.Inventory, Manager: manager, Allocation: alloc, Lease: s.Lease, Emit: p.emit,
 	}
 	at := &Addresses{}
 	if s.Share != nil {
@@ -199,7 +181,7 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		defer cancel()
 		err = errors.Join(err, c.Close(ctx))
 	}()
-	return p.serve(ctx, s, at, c, manager, in)
+	return p.serve(ctx, s, at, c, in)
 }
 
 func openLog(path string) (*os.File, error) {
@@ -214,7 +196,7 @@ func openLog(path string) (*os.File, error) {
 // and what ends it.
 func (p *process) share(s Share) (tell func([]Group), addr string, end func(), err error) {
 	cfg := sharing.ControllerConfig{
-		Listen: s.Listen, Cost: s.Cost, Drift: s.Drift, Settle: s.Settle, Silence: s.Silence, Faults: s.Faults,
+		Listen: s.Listen, Cost: s.Cost, Silence: s.Silence,
 		Out: func(job uint32, run uint64, why string) {
 			p.emit(Event{Event: "out", Job: uint16(job), Error: fmt.Sprintf("run %d: %s", run, why)})
 		},
@@ -291,35 +273,21 @@ func (s *Setup) route(ctx context.Context, switches aggmgr.P4Switches) error {
 const closeTimeout = 15 * time.Second
 
 // serve listens, and obeys stdin until it ends.
-func (p *process) serve(ctx context.Context, s *Setup, at *Addresses, c *Controller, m *aggmgr.Manager, in *bufio.Scanner) error {
+func (p *process) serve(ctx context.Context, s *Setup, at *Addresses, c *Controller, in *bufio.Scanner) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
-	listen := func(addr string, serve func(net.Listener) error) (string, error) {
-		lis, err := net.Listen("tcp", addr)
-		if err != nil {
-			return "", err
-		}
-		g.Go(func() error { return serve(lis) })
-		return lis.Addr().String(), nil
-	}
 	if s.Listen == "" {
 		s.Listen = "127.0.0.1:0"
 	}
+	lis, err := net.Listen("tcp", s.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	at.Hosts = lis.Addr().String()
 	srv := NewServer(s.Lease)
 	c.Register(srv)
-	var err error
-	at.Hosts, err = listen(s.Listen, func(lis net.Listener) error { return serveGRPC(gctx, srv, lis) })
-	if err == nil && s.REST != "" {
-		at.REST, err = listen(s.REST, func(lis net.Listener) error { return m.ServeREST(gctx, lis) })
-	}
-	if err == nil && s.Jobs != "" {
-		at.Jobs, err = listen(s.Jobs, func(lis net.Listener) error { return m.ServeJobs(gctx, lis) })
-	}
-	if err != nil {
-		cancel()
-		return errors.Join(fmt.Errorf("listen: %w", err), g.Wait())
-	}
+	g.Go(func() error { return serveGRPC(gctx, srv, lis) })
 	p.emit(Event{Event: "ready", Ready: at})
 
 	// A read of stdin cannot be cancelled: its goroutine outlives this function when ctx

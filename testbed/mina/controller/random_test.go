@@ -107,7 +107,7 @@ func TestRandom(t *testing.T) {
 			Manager: c.Manager, t: t, using: map[uint16]map[rank]uint16{}, over: map[uint16]bool{},
 			at: map[uint64]grant{}, last: map[uint16]uint16{},
 		}
-		c.Manager, c.Retry, c.OnEnd, c.Emit = w, time.Millisecond, rng.IntN(2) == 0, func(controller.Event) {}
+		c.Manager, c.Retry, c.Emit = w, time.Millisecond, func(controller.Event) {}
 	})
 	var hosts sync.WaitGroup
 	defer hosts.Wait()

@@ -36,7 +36,7 @@ type ControllerConfig struct {
 	// what they have locked.
 	Out func(job uint32, run uint64, why string)
 
-	Faults Faults
+	faults faults // nil outside of tests
 	Log    *Log
 }
 
@@ -113,7 +113,7 @@ func NewController(cfg ControllerConfig) (*Controller, error) {
 	if cfg.Settle == 0 {
 		cfg.Settle = 100 * time.Millisecond
 	}
-	p, err := newPost(cfg.Listen, cfg.Faults)
+	p, err := newPost(cfg.Listen, cfg.faults)
 	if err != nil {
 		return nil, err
 	}
@@ -431,44 +431,6 @@ func (c *Controller) state(g *group, ready []commit.Ready) string {
 	}
 	text, _ := json.Marshal(s)
 	return string(text)
-}
-
-// Status is what a controller knows of a host.
-type Status struct {
-	commit.Node
-	Run     uint64
-	Address string
-	Version commit.Txn
-	Refused uint64 // operations that asked for INA and did not get it
-	In      bool   // its job takes part
-}
-
-// Status is that of all hosts that have been heard.
-func (c *Controller) Status() []Status {
-	var out []Status
-	c.do(func() {
-		for n, h := range c.hosts {
-			g := c.group(n.Job)
-			out = append(out, Status{n, h.run, h.address, h.report.Version, h.report.Refused, g != nil && slices.Contains(g.machine.In(), n.Job)})
-		}
-	}, true)
-	slices.SortFunc(out, func(a, b Status) int {
-		if a.Job != b.Job {
-			return int(int64(a.Job) - int64(b.Job))
-		}
-		return int(int64(a.Rank) - int64(b.Rank))
-	})
-	return out
-}
-
-// Change makes the states of all groups anew.
-func (c *Controller) Change() {
-	c.do(func() {
-		for _, g := range c.groups {
-			g.machine.Change(&c.out)
-			c.carryOut(g)
-		}
-	}, true)
 }
 
 // Close ends it. Hosts keep the state that they have.

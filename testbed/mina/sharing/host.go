@@ -25,7 +25,7 @@ type HostConfig struct {
 
 	Times  commit.Times  // the zero value: commit.Default
 	Report time.Duration // between reports; 0: 100 ms
-	Faults Faults
+	faults faults        // nil outside of tests
 	Log    *Log
 }
 
@@ -74,7 +74,7 @@ func Join(cfg HostConfig) (*Host, error) {
 	if cfg.Report == 0 {
 		cfg.Report = 100 * time.Millisecond
 	}
-	p, err := newPost(cfg.Listen, cfg.Faults)
+	p, err := newPost(cfg.Listen, cfg.faults)
 	if err != nil {
 		return nil, err
 	}

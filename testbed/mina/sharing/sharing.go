@@ -20,7 +20,7 @@
 // Controller and hosts each serve one call, wire.Sharing.Deliver, and call each other: the
 // hosts of a job too, for when the controller is silent. A call carries one message and
 // answers nothing, so a network that loses, doubles or delays messages is the one that
-// package commit is made for; Faults is such a network.
+// package commit is made for.
 //
 // # Logs
 //

@@ -58,11 +58,40 @@ var (
 	patient = commit.Times{Resend: 100 * time.Millisecond, Attempts: 200, Interval: 5 * time.Millisecond, Lease: 30 * time.Second}
 )
 
+// network is one that fails: each message is lost, comes twice, or is late, independently of others.
+type network struct {
+	Seed  uint64
+	Loss  float64       // part of the messages that is lost
+	Twice float64       // part that comes twice
+	Late  float64       // part that is late
+	Delay time.Duration // by up to so much
+}
+
+func (n network) faults() faults {
+	rng := rand.New(rand.NewPCG(n.Seed, 0x6d696e61))
+	return func() []time.Duration {
+		if rng.Float64() < n.Loss {
+			return nil
+		}
+		copies := make([]time.Duration, 1, 2)
+		if rng.Float64() < n.Twice {
+			copies = copies[:2]
+		}
+		for i := range copies {
+			if rng.Float64() < n.Late {
+				copies[i] = time.Duration(rng.Float64() * float64(n.Delay))
+			}
+		}
+		return copies
+	}
+}
+
 // trainer is what a host process gets on its stdin, which stays open.
 type trainer struct {
 	Switches string // where the fabric is
 	Log      string
 	Config   HostConfig
+	Network  network
 }
 
 // train is a host of a job: it computes and reduces until its stdin ends, the switches
@@ -85,7 +114,7 @@ func train(in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	c.Config.Log = NewLog(log)
+	c.Config.Log, c.Config.faults = NewLog(log), c.Network.faults()
 	h, err := Join(c.Config)
 	if err != nil {
 		return err
@@ -272,7 +301,7 @@ type cluster struct {
 	ctrl   *Controller
 	cfg    ControllerConfig
 	groups []Group
-	faults Faults
+	net    network
 
 	procs map[commit.Node]*exec.Cmd
 	pipes map[commit.Node]io.Closer
@@ -300,15 +329,16 @@ func (c *cluster) start(job uint32) {
 		if err := cmd.Start(); err != nil {
 			c.t.Fatal(err)
 		}
-		f := c.faults
-		f.Seed = f.Seed<<20 + run<<8 + uint64(job)<<4 + uint64(rank)
+		lossy := c.net
+		lossy.Seed = lossy.Seed<<20 + run<<8 + uint64(job)<<4 + uint64(rank)
 		if err := json.NewEncoder(stdin).Encode(trainer{
 			Switches: c.fabric.lis.Addr().String(),
 			Log:      filepath.Join(c.dir, fmt.Sprintf("host-%d-%d-%d.log", job, rank, run)),
 			Config: HostConfig{
 				Controller: c.ctrl.Address(), Listen: "127.0.0.1:0", Job: job, Rank: rank, Hosts: hosts, Run: run,
-				Times: times, Report: 50 * time.Millisecond, Faults: f,
+				Times: times, Report: 50 * time.Millisecond,
 			},
+			Network: lossy,
 		}); err != nil {
 			c.t.Fatal(err)
 		}
@@ -366,24 +396,24 @@ func spread(d []time.Duration) string {
 // is killed every hundred updates and the controller forgets everything now and then. The
 // logs tell whether anything went wrong.
 func TestKills(t *testing.T) {
-	updates, faults := *updates, Faults{Seed: *seed, Loss: *loss, Twice: 0.02, Late: 0.02, Delay: 30 * time.Millisecond}
+	updates, lossy := *updates, network{Seed: *seed, Loss: *loss, Twice: 0.02, Late: 0.02, Delay: 30 * time.Millisecond}
 	if !proof.Wanted() {
 		updates = min(updates, 120)
 	}
-	if faults.Loss == 0 {
-		faults = Faults{}
+	if lossy.Loss == 0 {
+		lossy = network{}
 	}
 	t.Logf("-sharing.seed %d -sharing.updates %d -sharing.loss %v", *seed, updates, *loss)
 	rng := rand.New(rand.NewPCG(*seed, 0))
 	c := &cluster{
-		t: t, dir: t.TempDir(), faults: faults,
+		t: t, dir: t.TempDir(), net: lossy,
 		procs: map[commit.Node]*exec.Cmd{}, pipes: map[commit.Node]io.Closer{}, runs: map[uint32]uint64{},
 		groups: []Group{{{Job: 1, Hosts: 2}, {Job: 2, Hosts: 2}}},
 	}
 	c.fabric = newFabric(t, NewLog(c.file("switches.log")))
 	events := make(chan Entry, 1024)
 	c.cfg = ControllerConfig{
-		Listen: "127.0.0.1:0", Cost: cost, Times: times, Silence: 400 * time.Millisecond, Faults: c.faults,
+		Listen: "127.0.0.1:0", Cost: cost, Times: times, Silence: 400 * time.Millisecond,
 		Out: func(job uint32, _ uint64, _ string) { c.fabric.delete(job) },
 		Log: NewLog(&watch{w: c.file("controller.log"), to: func(e Entry) {
 			select {
@@ -398,7 +428,8 @@ func TestKills(t *testing.T) {
 			c.ctrl.Close()
 		}
 		c.cfg.Epoch++
-		c.cfg.Faults.Seed++
+		lossy.Seed++
+		c.cfg.faults = lossy.faults()
 		var err error
 		if c.ctrl, err = NewController(c.cfg); err != nil {
 			t.Fatal(err)
@@ -423,7 +454,7 @@ func TestKills(t *testing.T) {
 	var killed, replaced time.Time
 	kills, commits, together, restarts := 0, 0, 0, 0
 	kill := func() {
-		if commits < (kills+1)*100 || !killed.IsZero() || !replaced.IsZero() || faults.Loss == 0 {
+		if commits < (kills+1)*100 || !killed.IsZero() || !replaced.IsZero() || lossy.Loss == 0 {
 			return
 		}
 		kills++
@@ -443,7 +474,7 @@ func TestKills(t *testing.T) {
 		switch e.What {
 		case commit.Committed.String():
 			commits++
-			if commits >= 150+restarts*500 && faults.Loss > 0 && killed.IsZero() && replaced.IsZero() {
+			if commits >= 150+restarts*500 && lossy.Loss > 0 && killed.IsZero() && replaced.IsZero() {
 				restarts++
 				restart() // some hosts have been told, others are in doubt
 			}
@@ -610,7 +641,7 @@ func TestSilentHost(t *testing.T) {
 	}
 	member(t, HostConfig{Controller: c.Address(), Job: 1, Hosts: 1, Run: 1})
 	mute := commit.NewHost(commit.Node{Job: 2}, 1, 1, times)
-	p, err := newPost("127.0.0.1:0", Faults{})
+	p, err := newPost("127.0.0.1:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

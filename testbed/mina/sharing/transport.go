@@ -3,7 +3,6 @@ package sharing
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -18,28 +17,20 @@ import (
 	"github.com/inabench/inabench/testbed/mina/sharing/wire"
 )
 
-// Faults are what becomes of messages on their way, for experiments and tests: each is
-// lost, comes twice, or is late, independently of others.
-type Faults struct {
-	Seed  uint64
-	Loss  float64       // part of the messages that is lost
-	Twice float64       // part that comes twice
-	Late  float64       // part that is late
-	Delay time.Duration // by up to so much
-}
+// faults says after how long each copy of the next message goes, 0 for at once; no copies: it is lost. It is how tests make
+// a network that fails. nil: each message goes once, at once.
+type faults func() []time.Duration
 
 // post sends messages to addresses, and serves those that come. A message that cannot be
 // delivered is lost: nobody ever waits for a network.
 type post struct {
 	server *rpc.Server
 	lis    net.Listener
-	faults Faults
+	faults faults
 
 	mu     sync.Mutex // below
-	rng    *rand.Rand
 	routes map[string]*route
 	closed bool
-	late   map[*time.Timer]struct{}
 
 	running sync.WaitGroup
 }
@@ -74,17 +65,12 @@ const (
 	timeout = 500 * time.Millisecond
 )
 
-func newPost(listen string, f Faults) (*post, error) {
+func newPost(listen string, f faults) (*post, error) {
 	lis, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("sharing of INA: listen: %w", err)
 	}
-	return &post{
-		server: rpc.NewServer(),
-		lis:    lis, faults: f,
-		rng:    rand.New(rand.NewPCG(f.Seed, 0x6d696e61)),
-		routes: map[string]*route{}, late: map[*time.Timer]struct{}{},
-	}, nil
+	return &post{server: rpc.NewServer(), lis: lis, faults: f, routes: map[string]*route{}}, nil
 }
 
 // serve gives what comes to handle.
@@ -112,26 +98,23 @@ func (p *post) send(to string, m *wire.Message) {
 	if r := p.routes[to]; r != nil && r.repeats(m) {
 		return
 	}
-	if p.closed || to == "" || p.rng.Float64() < p.faults.Loss {
+	if to == "" {
 		return
 	}
-	copies := 1
-	if p.rng.Float64() < p.faults.Twice {
-		copies = 2
+	copies := []time.Duration{0}
+	if p.faults != nil {
+		copies = p.faults()
 	}
-	for range copies {
-		if p.rng.Float64() >= p.faults.Late {
+	for _, after := range copies {
+		if after == 0 {
 			p.put(to, m)
 			continue
 		}
-		var t *time.Timer
-		t = time.AfterFunc(time.Duration(p.rng.Float64()*float64(p.faults.Delay)), func() {
+		time.AfterFunc(after, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			delete(p.late, t)
 			p.put(to, m)
 		})
-		p.late[t] = struct{}{}
 	}
 }
 
@@ -210,9 +193,6 @@ func (p *post) forget(to string) {
 func (p *post) close() {
 	p.mu.Lock()
 	p.closed = true
-	for t := range p.late {
-		t.Stop()
-	}
 	for to, r := range p.routes {
 		delete(p.routes, to)
 		r.conn.Close()

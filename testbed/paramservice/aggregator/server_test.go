@@ -86,7 +86,7 @@ func open(t testing.TB, report time.Duration, jobs ...control.Job) *site {
 // agent is a worker of a job whose tensors are all there.
 func (s *site) agent(t testing.TB, j control.Job, rank int32) *client.Agent {
 	a, err := client.New(client.Config{Job: j, Rank: rank, Transport: &data.TCP{}, Times: migrate.Times{Resend: 50 * time.Millisecond, Attempts: 8},
-		Link: control.StaticWorker(j, rank, []control.Peer{{ID: 0, Address: s.address}}, nil)})
+		Link: control.StaticWorker(j, rank, []control.Peer{{ID: 0, Address: s.address}})})
 	if err != nil {
 		t.Fatal(err)
 	}

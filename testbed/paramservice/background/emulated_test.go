@@ -32,7 +32,6 @@ import (
 	"github.com/inabench/inabench/testbed/paramservice/migrate"
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
-	"github.com/inabench/inabench/testbed/paramservice/servicetest"
 	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -521,7 +520,7 @@ func TestInterference(t *testing.T) {
 	stop()
 	tr.until(t, "the end", func() bool { return len(tr.digests) == p.Workers })
 	p.Job = j
-	want := node.Digest(servicetest.Models(p.Job, seed, iterations))
+	want := node.Digest(client.Models(p.Job, seed, iterations))
 	for rank, got := range tr.digests {
 		if got != want {
 			t.Errorf("worker %d: models %s, not %s", rank, got, want)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/inabench/inabench/testbed/paramservice/control"
 )
 
 // Loop is a training job as seen by a worker: forward through the model, tensor by tensor, as soon
@@ -156,4 +158,32 @@ func Initial(tensor int, values []float32) {
 	for i := range values {
 		values[i] = float32(tensor+1) / float32(i%1000+1)
 	}
+}
+
+// Models are those of a job after so many iterations, made by a plain loop without a service,
+// bit for bit: from Initial, with gradients that are Synthetic.
+func Models(j control.Job, seed uint64, iterations int) [][]float32 {
+	var models [][]float32
+	for t, spec := range j.Tensors {
+		model, gradient, sum := make([]float32, spec.Elements), make([]float32, spec.Elements), make([]float32, spec.Elements)
+		Initial(t, model)
+		for v := range iterations {
+			for rank := range j.Workers {
+				Synthetic(seed, int32(rank))(t, uint64(v+1), model, gradient)
+				if rank == 0 {
+					copy(sum, gradient)
+					continue
+				}
+				for i, g := range gradient {
+					sum[i] += g
+				}
+			}
+			for i := range model {
+				step := j.Rate * sum[i] // a statement of its own, so that nothing is fused, as Aggregators do
+				model[i] -= step
+			}
+		}
+		models = append(models, model)
+	}
+	return models
 }

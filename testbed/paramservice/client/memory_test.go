@@ -207,7 +207,7 @@ func FuzzFrames(f *testing.F) {
 			}
 			nodes[int(in[1])%len(nodes)].Send(data.AggregatorNode(0), h, b)
 		}
-		a, err := client.New(client.Config{Job: good, Link: control.StaticWorker(good, 0, []control.Peer{{ID: 0, Address: l.Address()}}, nil), Transport: m, Times: times})
+		a, err := client.New(client.Config{Job: good, Link: control.StaticWorker(good, 0, []control.Peer{{ID: 0, Address: l.Address()}}), Transport: m, Times: times})
 		if err != nil {
 			t.Fatal(err)
 		}

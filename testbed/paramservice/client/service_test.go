@@ -15,7 +15,6 @@ import (
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/data"
 	"github.com/inabench/inabench/testbed/paramservice/migrate"
-	"github.com/inabench/inabench/testbed/paramservice/servicetest"
 )
 
 // seed is that of gradients.
@@ -372,7 +371,7 @@ func (s *service) check(models [][][]float32, iterations int) {
 	if s.t.Failed() {
 		return
 	}
-	want := servicetest.Models(s.job, seed, iterations)
+	want := client.Models(s.job, seed, iterations)
 	for r := range models {
 		same(s.t, fmt.Sprint("worker ", r), models[r], want)
 	}
@@ -471,7 +470,7 @@ func TestStatic(t *testing.T) {
 	}
 	s := &service{t: t, ctx: ctx, job: j}
 	for r := range int32(j.Workers) {
-		a, err := client.New(client.Config{Job: j, Rank: r, Link: control.StaticWorker(j, r, servers, nil), Transport: &data.TCP{}, Initial: client.Initial})
+		a, err := client.New(client.Config{Job: j, Rank: r, Link: control.StaticWorker(j, r, servers), Transport: &data.TCP{}, Initial: client.Initial})
 		if err != nil {
 			t.Fatal(err)
 		}

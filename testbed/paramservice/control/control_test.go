@@ -118,7 +118,7 @@ func TestStatic(t *testing.T) {
 			}
 		}
 	}
-	w := StaticWorker(j, 1, servers, nil)
+	w := StaticWorker(j, 1, servers)
 	expect(w, "control.Peers {[{10 a:1} {11 b:2}]}",
 		"tensor 0 of job 5: fence, pMaster to worker 1, term 1.1",
 		"tensor 1 of job 5: fence, pMaster to worker 1, term 1.1",
@@ -137,15 +137,15 @@ func TestStatic(t *testing.T) {
 	w.Send(Finished{5})
 	expect(w, "control.Dismiss {5 server 10 does not answer}", "control.Dismiss {5 reason}", "control.Dismiss {5 }")
 
-	other := StaticWorker(j, 0, servers, func(tensor int) int { return 1 })
+	other := StaticWorker(j, 0, servers)
 	expect(other, "control.Peers {[{10 a:1} {11 b:2}]}")
-	say(other, 0, migrate.Message[None]{Kind: migrate.Fenced})
+	say(other, 1, migrate.Message[None]{Kind: migrate.Fenced})
 	for range j.Tensors {
 		other.Receive(ctx)
 	}
-	expect(other, "tensor 0 of job 5: assign, pMaster to worker 0, term 1.1 at 11")
-	say(other, 0, migrate.Message[None]{Kind: migrate.CopyDone, From: migrate.Node{Role: migrate.Worker}})
-	expect(other, "tensor 0 of job 5: release, pMaster to worker 0, term 1.1")
+	expect(other, "tensor 1 of job 5: assign, pMaster to worker 0, term 1.1 at 11")
+	say(other, 1, migrate.Message[None]{Kind: migrate.CopyDone, From: migrate.Node{Role: migrate.Worker}})
+	expect(other, "tensor 1 of job 5: release, pMaster to worker 0, term 1.1")
 
 	s := StaticServer(j)
 	s.Send(Admitted{5})

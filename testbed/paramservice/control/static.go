@@ -15,7 +15,6 @@ type Static struct {
 	master  *End
 	job     uint32
 	servers []Peer
-	at      func(tensor int) int
 	rank    int32
 }
 
@@ -32,13 +31,9 @@ func StaticServer(jobs ...Job) *Static {
 	return s
 }
 
-// StaticWorker is the link of a worker. at is which of the servers has a tensor; nil: they take
-// turns (round-robin).
-func StaticWorker(job Job, rank int32, servers []Peer, at func(tensor int) int) *Static {
-	s := &Static{job: job.ID, rank: rank, servers: servers, at: at}
-	if at == nil {
-		s.at = func(t int) int { return t % len(servers) }
-	}
+// StaticWorker is the link of a worker. Servers take turns in having tensors (round-robin).
+func StaticWorker(job Job, rank int32, servers []Peer) *Static {
+	s := &Static{job: job.ID, rank: rank, servers: servers}
 	s.end, s.master = Pipe()
 	s.master.Send(Peers{servers})
 	for t := range job.Tensors {
@@ -67,7 +62,7 @@ func (s *Static) Send(m Message) {
 	case Migrate:
 		switch m.Message.Kind {
 		case migrate.Fenced:
-			s.tell(m.Key, migrate.Message[None]{Kind: migrate.Assign, At: s.servers[s.at(int(m.Key.Tensor))].ID})
+			s.tell(m.Key, migrate.Message[None]{Kind: migrate.Assign, At: s.servers[int(m.Key.Tensor)%len(s.servers)].ID})
 		case migrate.CopyDone, migrate.WorkerDone:
 			s.tell(m.Key, migrate.Message[None]{Kind: migrate.Release, To: m.Message.From})
 		case migrate.Stuck:

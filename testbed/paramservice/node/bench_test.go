@@ -31,7 +31,7 @@ func BenchmarkAggregator(b *testing.B) {
 			defer cancel()
 			var wg sync.WaitGroup
 			for r := range int32(workers) {
-				a, err := client.New(client.Config{Job: j, Rank: r, Transport: &data.TCP{}, Link: control.StaticWorker(j, r, []control.Peer{{Address: e.Address}}, nil)})
+				a, err := client.New(client.Config{Job: j, Rank: r, Transport: &data.TCP{}, Link: control.StaticWorker(j, r, []control.Peer{{Address: e.Address}})})
 				if err != nil {
 					b.Fatal(err)
 				}

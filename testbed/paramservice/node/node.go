@@ -269,7 +269,7 @@ func attach(ctx context.Context, cfg *Config, w *Worker) (link control.Link, end
 		return nil, nil, err
 	}
 	if cfg.Master == "" {
-		l := control.StaticWorker(w.Job, w.Rank, w.Servers, nil)
+		l := control.StaticWorker(w.Job, w.Rank, w.Servers)
 		return l, l.Close, nil
 	}
 	c, err := wire.Dial(cfg.Master)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/netns/netnstest"
+	"github.com/inabench/inabench/testbed/paramservice/client"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
@@ -81,7 +82,7 @@ func work(t testing.TB, master string, j control.Job, servers []control.Peer) {
 	}
 	for r, w := range workers {
 		e, before := w.next("done")
-		if want := node.Digest(servicetest.Models(j, seed, iterations)); e.Digest != want {
+		if want := node.Digest(client.Models(j, seed, iterations)); e.Digest != want {
 			t.Errorf("%s, worker %d: models %s, not %s", j.Name, r, e.Digest, want)
 		}
 		n := 0

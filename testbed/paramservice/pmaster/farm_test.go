@@ -21,7 +21,6 @@ import (
 	"github.com/inabench/inabench/testbed/paramservice/data"
 	"github.com/inabench/inabench/testbed/paramservice/migrate"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
-	"github.com/inabench/inabench/testbed/paramservice/servicetest"
 	"github.com/inabench/inabench/testbed/paramservice/wire"
 )
 
@@ -399,7 +398,7 @@ func (w *train) check(iterations int) {
 	case <-w.f.ctx.Done():
 		w.f.t.Fatalf("job %q does not end", w.job.Name)
 	}
-	want := servicetest.Models(w.job, seed, iterations)
+	want := client.Models(w.job, seed, iterations)
 	for rank, err := range w.errs {
 		if err != nil {
 			w.f.t.Errorf("job %q, worker %d: %v", w.job.Name, rank, err)

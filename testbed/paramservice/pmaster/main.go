@@ -32,7 +32,6 @@ type Setup struct {
 	Times   migrate.Times               `json:"times,omitzero"`
 	Lease   time.Duration               `json:"lease,omitempty"`
 	Grace   time.Duration               `json:"grace,omitempty"`
-	Arrival time.Duration               `json:"arrival,omitempty"`
 	Start   time.Duration               `json:"start,omitempty"`
 	Profile int                         `json:"profile,omitempty"`
 	Period  time.Duration               `json:"period,omitempty"`
@@ -186,7 +185,7 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		plan = *s.Plan
 	}
 	m, err := New(Config{
-		Plan: plan, Pool: p, State: s.State, Times: s.Times, Lease: s.Lease, Grace: s.Grace, Arrival: s.Arrival, Start: s.Start,
+		Plan: plan, Pool: p, State: s.State, Times: s.Times, Lease: s.Lease, Grace: s.Grace, Start: s.Start,
 		Profile: s.Profile, Period: s.Period, Emit: p.emit,
 	})
 	if err != nil {

@@ -8,67 +8,62 @@ import (
 	"strings"
 
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/testbed/sharp"
 )
 
 // Fabric is the network that a manager manages.
 type Fabric struct {
-	Hosts    []Host   `json:"hosts"`
-	Switches []Switch `json:"switches"`
-	Links    []Link   `json:"links,omitempty"`
+	Hosts    []Host
+	Switches []Switch
+	Links    []Link
 }
 
 // Host is a host port.
 type Host struct {
-	Name   string `json:"name"`
-	GUID   string `json:"guid"` // of the port: "0x248a0703008a850a"
-	Switch string `json:"switch"`
-	Port   uint32 `json:"port"` // of the switch
+	Name   string
+	Switch string
+	Port   uint32 // of the switch
 }
 
 // Switch is a switch and what it has for trees.
 type Switch struct {
-	Name  string `json:"name"`
-	Trees int    `json:"trees"` // that it holds at once; 0: it has no SHARP
-	Jobs  int    `json:"jobs"`  // of these, how many may be active at once; 0: 1
-	OSTs  int    `json:"osts"`  // that all its trees have together; 0: it has no SHARP
+	Name  string
+	Trees int // that it holds at once; 0: it has no SHARP
+	OSTs  int // that all its trees have together; 0: it has no SHARP
 	// Where its P4Runtime server is, for P4Switches.
-	Address  string `json:"address,omitempty"`
-	DeviceID uint64 `json:"device_id,omitempty"`
+	Address  string
+	DeviceID uint64
 }
 
 // Link is a cable between two switches.
 type Link struct {
-	A     string `json:"a"`
-	APort uint32 `json:"a_port"`
-	B     string `json:"b"`
-	BPort uint32 `json:"b_port"`
-	Down  bool   `json:"down,omitempty"`
+	A     string
+	APort uint32
+	B     string
+	BPort uint32
+	Down  bool
 }
 
 func (l Link) String() string { return fmt.Sprintf("%s:%d - %s:%d", l.A, l.APort, l.B, l.BPort) }
 
 // FabricOf is the fabric of an inventory whose switches are emulated. A switch with SHARP
 // limits has these; one with aggregators alone has room for 126 trees, sharp_am's default.
-// Both have one OST for two aggregators. Host ports have GUIDs by their number in the file;
-// the second NIC of h1 and further ones are hosts of their own, "h1/" and the device.
+// Both have one OST for two aggregators. The second NIC of h1 and further ones are hosts of
+// their own, "h1/" and the device.
 func FabricOf(inv *inventory.Inventory) Fabric {
 	var f Fabric
-	id := uint64(0x02_1a_be_0000000001) // locally administered
 	for _, h := range inv.Hosts {
 		for i, n := range h.NICs {
 			name := h.Name
 			if i > 0 {
 				name += "/" + n.Device
 			}
-			f.Hosts = append(f.Hosts, Host{Name: name, GUID: sharp.FormatGUID(id), Switch: n.Switch, Port: n.Port})
-			id++
+			f.Hosts = append(f.Hosts, Host{Name: name, Switch: n.Switch, Port: n.Port})
 		}
 	}
 	for _, s := range inv.Switches {
-		out := Switch{Name: s.Name, Trees: s.SHARP.Trees, Jobs: s.SHARP.Jobs, OSTs: s.Aggregators / 2, Address: s.Control, DeviceID: s.DeviceID}
+		out := Switch{Name: s.Name, Trees: s.SHARP.Trees, OSTs: s.Aggregators / 2, Address: s.Control, DeviceID: s.DeviceID}
 		if s.Aggregators > 0 && out.Trees == 0 {
-			out.Trees = sharp.DefaultSettings().MaxTrees
+			out.Trees = maxTrees
 		}
 		f.Switches = append(f.Switches, out)
 	}
@@ -82,7 +77,6 @@ func FabricOf(inv *inventory.Inventory) Fabric {
 type graph struct {
 	Fabric
 	host   map[string]int
-	guid   map[uint64]int
 	sw     map[string]int
 	at     []int    // switch of each host
 	out    [][]edge // of each switch
@@ -99,7 +93,7 @@ type edge struct {
 func newGraph(f Fabric) (*graph, error) {
 	g := &graph{
 		Fabric: Fabric{Hosts: slices.Clone(f.Hosts), Switches: slices.Clone(f.Switches), Links: slices.Clone(f.Links)},
-		host:   map[string]int{}, guid: map[uint64]int{}, sw: map[string]int{},
+		host:   map[string]int{}, sw: map[string]int{},
 	}
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf("fabric: "+format, args...)) }
@@ -114,15 +108,13 @@ func newGraph(f Fabric) (*graph, error) {
 		}
 		taken[p] = what
 	}
-	for i := range g.Switches {
-		s := &g.Switches[i]
+	for i, s := range g.Switches {
 		if _, dup := g.sw[s.Name]; dup || s.Name == "" {
 			problem("switch %q is there twice, or has no name", s.Name)
 		}
-		if s.Trees < 0 || s.Jobs < 0 || s.OSTs < 0 {
-			problem("switch %s: %d trees, %d jobs, %d OSTs: none may be negative", s.Name, s.Trees, s.Jobs, s.OSTs)
+		if s.Trees < 0 || s.OSTs < 0 {
+			problem("switch %s: %d trees, %d OSTs: neither may be negative", s.Name, s.Trees, s.OSTs)
 		}
-		s.Jobs = max(s.Jobs, 1)
 		g.sw[s.Name] = i
 	}
 	for i, h := range g.Hosts {
@@ -133,14 +125,8 @@ func newGraph(f Fabric) (*graph, error) {
 		if _, dup := g.host[h.Name]; dup || h.Name == "" {
 			problem("host %q is there twice, or has no name", h.Name)
 		}
-		id, err := sharp.ParseGUID(h.GUID)
-		if err != nil {
-			problem("host %s: %w", h.Name, err)
-		} else if other, dup := g.guid[id]; dup {
-			problem("hosts %s and %s have one GUID", g.Hosts[other].Name, h.Name)
-		}
 		plug(port{h.Switch, h.Port}, "host "+h.Name)
-		g.host[h.Name], g.guid[id], g.at = i, i, append(g.at, s)
+		g.host[h.Name], g.at = i, append(g.at, s)
 	}
 	g.out = make([][]edge, len(g.Switches))
 	for i, l := range g.Links {
@@ -184,11 +170,11 @@ func newGraph(f Fabric) (*graph, error) {
 
 // Node is a switch of a tree.
 type Node struct {
-	Switch string   `json:"switch"`
-	Parent string   `json:"parent,omitempty"` // empty: this is the root
-	Up     uint32   `json:"up,omitempty"`     // port towards the parent
-	Down   []uint32 `json:"down"`             // ports towards switches and hosts below, ascending
-	Expect uint64   `json:"expect"`           // bitmap of the ranks below
+	Switch string
+	Parent string   // empty: this is the root
+	Up     uint32   // port towards the parent
+	Down   []uint32 // ports towards switches and hosts below, ascending
+	Expect uint64   // bitmap of the ranks below
 }
 
 // tree is the one over hosts from a root, leaves first, and the links that it uses. usable

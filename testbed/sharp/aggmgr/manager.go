@@ -1,7 +1,6 @@
 package aggmgr
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,44 +27,44 @@ var (
 	// switch has no SHARP.
 	ErrNoTree = errors.New("no tree can be built")
 	// ErrQuota is wrapped when there are trees, but no room for another on one of their
-	// switches, or the quota is zero.
+	// switches.
 	ErrQuota = errors.New("quota exhausted")
-	// ErrReservation is wrapped when hosts are not reserved, or the reservation has what it may.
-	ErrReservation = errors.New("not within the reservation")
 	// ErrExists is wrapped when a job begins that has begun.
 	ErrExists = errors.New("has begun already")
 	// ErrNotFound is wrapped when a job ends that has not begun, or has ended.
 	ErrNotFound = errors.New("is not there")
 	// ErrSwitch is wrapped when a switch did not do as it was told.
 	ErrSwitch = errors.New("switch refused")
-	// ErrClosed is wrapped by calls of sessions and managers that are closed.
+	// ErrClosed is wrapped by calls of a manager that is closed.
 	ErrClosed = errors.New("closed")
 )
 
-// MaxUserData is how many bytes an OST of an emulated switch carries: 240 lanes of 4.
+// userData is how many bytes an OST of an emulated switch carries: 240 lanes of 4.
 // SHARP's carry 1,024.
-const MaxUserData = 960
+const userData = 960
 
-// Request asks for a tree for a job.
+// What sharp_am does where its configuration says nothing. Source: release notes of SHARP 3.4 to 3.14.
+const (
+	maxTrees = 126 // max_trees_to_build: of a switch
+	satQuota = 3   // per_prio_default_sat_quota: percent of a switch's OSTs for a job's streaming tree
+)
+
+// Request asks for a streaming tree for a job: MINA, and not the manager, chooses where.
 type Request struct {
-	Job         uint16         `json:"job"`   // its id on the wire, 1..4095 (package ina)
-	Hosts       []string       `json:"hosts"` // by rank; 1 to 64
-	Type        sharp.TreeType `json:"type,omitempty"`
-	Quota       sharp.Quota    `json:"quota"`       // 0: the default
-	Reservation string         `json:"reservation"` // in reservation mode
-	// Root is the switch at the top; empty: that of the tree with the fewest switches. Via are
-	// the switches that may take part; empty: all.
-	Root string   `json:"root,omitempty"`
-	Via  []string `json:"via,omitempty"`
+	Job   uint16   // its id on the wire, 1..4095 (package ina)
+	Hosts []string // by rank; 1 to 64
+	OSTs  int      // of each switch; 0: the default
+	Root  string   // the switch at the top
+	Via   []string // the switches that may take part; empty: all
 }
 
 // Grant is the tree that a job got.
 type Grant struct {
-	Tree sharp.Tree `json:"tree"` // as the job's library logs it; Tree.Job is for End
+	Tree sharp.Tree // as the job's library logs it; Tree.Job is for End
 	// Epoch is that of the job's packets on this tree: another one than on its last tree, so
 	// that packets that are under way do not count.
-	Epoch uint16 `json:"epoch"`
-	Nodes []Node `json:"nodes"` // leaves first, root last
+	Epoch uint16
+	Nodes []Node // leaves first, root last
 }
 
 // Root is the switch at the top.
@@ -92,38 +91,28 @@ type Switches interface {
 // Config is what a manager is made of.
 type Config struct {
 	Fabric   Fabric
-	AM       *sharp.AMConfig // nil: an empty file
 	Switches Switches
-	Log      io.Writer        // lines of sharp_am; nil: none
-	Now      func() time.Time // nil: time.Now
-	// Lease is for how long nothing may be heard from the other end of a connection; a Client
-	// is heard every second. 0: 10 s.
-	Lease time.Duration
+	Log      io.Writer // lines of sharp_am; nil: none
 	// Timeout bounds each call to a switch; 0: 10 s.
 	Timeout time.Duration
-	// Token that requests to the REST server must bring; empty: none.
-	Token string
 }
 
 // Manager is an aggregation manager. Its methods are safe for concurrent use.
 type Manager struct {
-	cfg      Config
-	settings sharp.Settings
+	cfg Config
 
 	logging sync.Mutex // of the log
 
-	mu           sync.Mutex
-	closed       bool
-	g            *graph
-	ledgers      []ledger        // of switches
-	busy         map[int]int     // jobs of each host
-	jobs         map[uint64]*job // that have not ended
-	wire         map[uint16]*job // by id on the wire, until no switch holds their trees
-	stuck        []*job          // ended, but a switch may still hold the tree
-	reservations map[string]*reservation
-	epochs       map[uint16]uint16 // last one of each job on the wire
-	lastJob      uint64
-	lastTree     uint64
+	mu       sync.Mutex
+	closed   bool
+	g        *graph
+	ledgers  []ledger          // of switches
+	jobs     map[uint64]*job   // that have not ended
+	wire     map[uint16]*job   // by id on the wire, until no switch holds their trees
+	stuck    []*job            // ended, but a switch may still hold the tree
+	epochs   map[uint16]uint16 // last one of each job on the wire
+	lastJob  uint64
+	lastTree uint64
 }
 
 // ledger is what of a switch is taken.
@@ -136,19 +125,11 @@ type ledger struct {
 type job struct {
 	id      uint64
 	request Request
-	hosts   []int
 	links   []int
 	grant   *Grant
-	entries []Entry // what switches hold of it
-	app     *reservation
+	entries []Entry       // what switches hold of it
 	set     chan struct{} // closed when it is set up, or could not be
 	ending  bool          // somebody releases its tree
-}
-
-type reservation struct {
-	sharp.Reservation
-	hosts map[int]bool
-	trees int
 }
 
 // New makes a manager. The caller must Close it.
@@ -160,28 +141,15 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.Switches == nil {
 		return nil, errors.New("aggregation manager: no switches")
 	}
-	if cfg.AM == nil {
-		cfg.AM = &sharp.AMConfig{Name: "sharp_am.cfg"}
-	}
 	if cfg.Log == nil {
 		cfg.Log = io.Discard
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Lease == 0 {
-		cfg.Lease = 10 * time.Second
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
 	m := &Manager{
-		cfg: cfg, settings: cfg.AM.Settings(), g: g, ledgers: make([]ledger, len(g.Switches)), busy: map[int]int{},
-		jobs: map[uint64]*job{}, wire: map[uint16]*job{}, reservations: map[string]*reservation{},
-		epochs: map[uint16]uint16{},
-	}
-	for _, note := range cfg.AM.Notes() {
-		m.logf("GENERAL", "warn", "%v", note)
+		cfg: cfg, g: g, ledgers: make([]ledger, len(g.Switches)),
+		jobs: map[uint64]*job{}, wire: map[uint16]*job{}, epochs: map[uint16]uint16{},
 	}
 	m.logf("GENERAL", "info", "Aggregation manager started: %d hosts, %d switches, %d links", len(g.Hosts), len(g.Switches), len(g.Links))
 	return m, nil
@@ -210,7 +178,7 @@ func (m *Manager) Close(ctx context.Context) error {
 func (m *Manager) log(l sharp.AMLine) {
 	m.logging.Lock()
 	defer m.logging.Unlock()
-	l.Time, l.Process = m.cfg.Now(), os.Getpid()
+	l.Time, l.Process = time.Now(), os.Getpid()
 	_, _ = io.WriteString(m.cfg.Log, l.String()+"\n") // a log that is full stops no job
 }
 
@@ -219,8 +187,7 @@ func (m *Manager) logf(component, level, format string, args ...any) {
 }
 
 // Begin builds a tree for a job and sets it up on its switches. On error there is none; it
-// wraps one of this package's sentinels. The job lasts until End; see Session for one that
-// ends with its owner.
+// wraps one of this package's sentinels. The job lasts until End.
 func (m *Manager) Begin(ctx context.Context, r Request) (*Grant, error) {
 	m.unstick(ctx)
 	j, err := m.admit(r)
@@ -258,10 +225,6 @@ func (m *Manager) Begin(ctx context.Context, r Request) (*Grant, error) {
 
 // admit finds a tree and takes what it needs off the ledgers.
 func (m *Manager) admit(r Request) (*job, error) {
-	if r.Type == "" {
-		r.Type = sharp.LLT
-	}
-	r.Hosts, r.Via = slices.Clone(r.Hosts), slices.Clone(r.Via)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -270,16 +233,16 @@ func (m *Manager) admit(r Request) (*job, error) {
 	if err := m.check(r); err != nil {
 		return nil, err
 	}
-	j := &job{request: r, set: make(chan struct{})}
+	var hosts []int
 	for _, name := range r.Hosts {
 		h, ok := m.g.host[name]
 		if !ok {
 			return nil, fmt.Errorf("host %q %w", name, ErrUnknown)
 		}
-		if slices.Contains(j.hosts, h) {
+		if slices.Contains(hosts, h) {
 			return nil, fmt.Errorf("%w: host %s is named twice", ErrInvalid, name)
 		}
-		j.hosts = append(j.hosts, h)
+		hosts = append(hosts, h)
 	}
 	if other := m.wire[r.Job]; other != nil {
 		if other.ending {
@@ -287,23 +250,19 @@ func (m *Manager) admit(r Request) (*job, error) {
 		}
 		return nil, fmt.Errorf("job %d %w, as %d of the manager", r.Job, ErrExists, other.id)
 	}
-	if err := m.checkReservation(j); err != nil {
-		return nil, err
-	}
-	nodes, links, err := m.choose(r, j.hosts)
+	nodes, links, err := m.choose(r, hosts)
 	if err != nil {
 		return nil, err
 	}
 	m.lastJob++
 	m.lastTree++
-	j.id, j.links = m.lastJob, links
+	j := &job{id: m.lastJob, request: r, links: links, set: make(chan struct{})}
 	m.take(j, nodes)
 	return j, nil
 }
 
 // check is what is wrong with a request by itself.
 func (m *Manager) check(r Request) error {
-	q := r.Quota
 	switch {
 	case r.Job < 1 || r.Job > 4095:
 		return fmt.Errorf("%w: job %d is not within 1 to 4095", ErrInvalid, r.Job)
@@ -313,76 +272,27 @@ func (m *Manager) check(r Request) error {
 		return fmt.Errorf("%w: %d hosts are asked for, %d exist", ErrInvalid, len(r.Hosts), len(m.g.Hosts))
 	case len(r.Hosts) > 64:
 		return fmt.Errorf("%w: %d hosts: bitmaps have 64 bits", ErrInvalid, len(r.Hosts))
-	case r.Type != sharp.LLT && r.Type != sharp.SAT:
-		return fmt.Errorf("%w: tree type %q is neither LLT nor SAT", ErrInvalid, r.Type)
-	case q.OSTs < 0 || q.UserData < 0 || q.Groups < 0 || q.QPs < 0:
-		return fmt.Errorf("%w: negative quota %+v", ErrInvalid, q)
-	case q.UserData != 0 && (q.UserData < 128 || q.UserData > 1024):
-		return fmt.Errorf("%w: %d bytes of user data in an OST: 128 to 1024", ErrInvalid, q.UserData)
+	case r.OSTs < 0:
+		return fmt.Errorf("%w: %d OSTs", ErrInvalid, r.OSTs)
 	}
 	for _, name := range append(slices.Clone(r.Via), r.Root) {
-		if _, ok := m.g.sw[name]; !ok && name != "" {
+		if _, ok := m.g.sw[name]; !ok {
 			return fmt.Errorf("switch %q %w", name, ErrUnknown)
 		}
 	}
 	return nil
 }
 
-func (m *Manager) checkReservation(j *job) error {
-	app := j.request.Reservation
-	if !m.settings.Reservation {
-		return nil // keys are not looked at
+// osts is how many OSTs of a switch a job wants.
+func (r *Request) osts(sw Switch) int {
+	if r.OSTs > 0 {
+		return r.OSTs
 	}
-	res := m.reservations[app]
-	switch {
-	case app == "":
-		return fmt.Errorf("%w: reservation_mode is on, and the job has no reservation", ErrReservation)
-	case res == nil:
-		return fmt.Errorf("%w: there is no reservation %q", ErrReservation, app)
-	case m.settings.AppTrees >= 0 && res.trees >= m.settings.AppTrees:
-		return fmt.Errorf("%w: %s has %d trees, as many as it may (app_resources_default_limit)", ErrReservation, app, res.trees)
-	}
-	for _, h := range j.hosts {
-		name := m.g.Hosts[h].Name
-		if !res.hosts[h] {
-			return fmt.Errorf("%w: host %s is not in %s", ErrReservation, name, app)
-		}
-		if limit := m.settings.JobsPerHCA; limit > 0 && m.busy[h] >= limit {
-			return fmt.Errorf("%w: host %s is in %d jobs, as many as it may (reservation_max_jobs_per_hca)", ErrReservation, name, m.busy[h])
-		}
-	}
-	j.app = res
-	return nil
+	return max(1, sw.OSTs*satQuota/100)
 }
 
-// quota is how many OSTs of a switch a job wants.
-func (m *Manager) quota(r Request, sw Switch) int {
-	switch {
-	case r.Quota.OSTs > 0:
-		return r.Quota.OSTs
-	case r.Type == sharp.SAT && m.settings.SATOSTs > 0:
-		return m.settings.SATOSTs
-	}
-	percent := m.percent(r)
-	if percent == 0 {
-		return 0
-	}
-	return max(1, int(math.Floor(float64(sw.OSTs)*percent/100)))
-}
-
-func (m *Manager) percent(r Request) float64 {
-	if r.Type == sharp.SAT {
-		return m.settings.SATQuota
-	}
-	return m.settings.Quota
-}
-
-// choose finds the tree: from the root that is asked for, or from the one whose tree has
-// the fewest switches; of equal ones, the one with the most room.
+// choose finds the tree.
 func (m *Manager) choose(r Request, hosts []int) (nodes []Node, links []int, err error) {
-	if r.Quota.OSTs == 0 && m.quota(r, Switch{OSTs: 100}) == 0 {
-		return nil, nil, fmt.Errorf("%w: a quota of zero: per_prio_default_quota, or per_prio_default_sat_quota, is 0", ErrQuota)
-	}
 	able := func(s int) bool {
 		sw := m.g.Switches[s]
 		return sw.Trees > 0 && sw.OSTs > 0 && (len(r.Via) == 0 || slices.Contains(r.Via, sw.Name))
@@ -391,38 +301,12 @@ func (m *Manager) choose(r Request, hosts []int) (nodes []Node, links []int, err
 		sw, l := m.g.Switches[s], &m.ledgers[s]
 		return able(s) && l.trees < sw.Trees && l.osts.room(sw.OSTs) > 0
 	}
-	var roots []int
-	for s, sw := range m.g.Switches {
-		if r.Root == "" && able(s) || r.Root == sw.Name {
-			roots = append(roots, s)
-		}
-	}
-	// The highest first: if there is no tree, theirs say the most about why.
-	slices.SortStableFunc(roots, func(a, b int) int { return cmp.Compare(m.g.height[b], m.g.height[a]) })
-	search := func(usable func(int) bool) (why []string) {
-		most := -1
-		for _, s := range roots {
-			n, l, w := m.g.tree(hosts, s, usable)
-			if w == "" {
-				w = m.tooWide(n)
-			}
-			if w != "" {
-				why = append(why, w)
-				continue
-			}
-			free := m.g.Switches[s].Trees - m.ledgers[s].trees
-			if nodes == nil || len(n) < len(nodes) || len(n) == len(nodes) && free > most {
-				nodes, links, most = n, l, free
-			}
-		}
-		return why
-	}
-	if search(room); nodes != nil {
+	root := m.g.sw[r.Root]
+	if nodes, links, _ = m.g.tree(hosts, root, room); nodes != nil {
 		return nodes, links, nil
 	}
-	why := search(able)
+	nodes, _, text := m.g.tree(hosts, root, able)
 	if nodes == nil {
-		text := strings.Join(why[:min(len(why), 3)], "; ")
 		if o := m.g.obstacles(); o != "" {
 			text += " (" + o + ")"
 		}
@@ -438,16 +322,6 @@ func (m *Manager) choose(r Request, hosts []int) (nodes []Node, links []int, err
 	return nil, nil, fmt.Errorf("%w: %s", ErrQuota, strings.Join(full, "; "))
 }
 
-// tooWide says where a tree has more children than max_tree_radix, if it does.
-func (m *Manager) tooWide(nodes []Node) string {
-	for _, n := range nodes {
-		if limit := m.settings.MaxRadix; limit > 0 && len(n.Down) > limit {
-			return fmt.Sprintf("%s would have %d children (max_tree_radix is %d)", n.Switch, len(n.Down), limit)
-		}
-	}
-	return ""
-}
-
 // take takes what the tree needs off the ledgers and makes the grant. There is room.
 func (m *Manager) take(j *job, nodes []Node) {
 	r := j.request
@@ -455,7 +329,7 @@ func (m *Manager) take(j *job, nodes []Node) {
 	for _, n := range nodes {
 		s := m.g.sw[n.Switch]
 		sw := m.g.Switches[s]
-		osts = min(osts, m.quota(r, sw), m.ledgers[s].osts.room(sw.OSTs))
+		osts = min(osts, r.osts(sw), m.ledgers[s].osts.room(sw.OSTs))
 	}
 	m.epochs[r.Job] = max(1, m.epochs[r.Job]+1) // 0 is none
 	epoch := m.epochs[r.Job]
@@ -465,33 +339,19 @@ func (m *Manager) take(j *job, nodes []Node) {
 		l.trees++
 		j.entries = append(j.entries, Entry{Tree: m.lastTree, Job: r.Job, Epoch: epoch, Node: n, Base: part.base, OSTs: part.size})
 	}
-	for _, h := range j.hosts {
-		m.busy[h]++
-	}
-	if j.app != nil {
-		j.app.trees++
-	}
-	data := r.Quota.UserData
-	if data == 0 || data > MaxUserData {
-		data = MaxUserData
-	}
-	groups := r.Quota.Groups
-	if groups == 0 || groups > osts {
-		groups = osts
-	}
 	j.grant = &Grant{Nodes: nodes, Epoch: epoch, Tree: sharp.Tree{
-		Job: j.id, Reservation: r.Reservation, Type: r.Type, ID: m.lastTree, Caps: caps[r.Type],
-		Quota: sharp.Quota{OSTs: osts, UserData: data, Groups: groups, QPs: 1, GroupChannels: 1},
+		Job: j.id, Type: sharp.SAT, ID: m.lastTree, Caps: capSAT,
+		Quota: sharp.Quota{OSTs: osts, UserData: userData, Groups: osts, QPs: 1, GroupChannels: 1},
 	}}
 	m.jobs[j.id], m.wire[r.Job] = j, j
 }
 
-// caps are the capabilities that logs of real fabrics show for the two types.
-var caps = map[sharp.TreeType]uint64{sharp.LLT: 0x5, sharp.SAT: 0x16}
+// capSAT is the capabilities that logs of real fabrics show for a streaming tree.
+const capSAT = 0x16
 
 // logGrant writes the lines that sharp_am writes for a job that begins.
 func (m *Manager) logGrant(j *job) {
-	m.log(sharp.AMLine{Component: "GENERAL", Level: "info", Begin: &sharp.AMBegin{External: uint64(j.request.Job), Job: j.id, QuotaPercent: m.percent(j.request), SAT: j.request.Type == sharp.SAT}})
+	m.log(sharp.AMLine{Component: "GENERAL", Level: "info", Begin: &sharp.AMBegin{External: uint64(j.request.Job), Job: j.id, QuotaPercent: satQuota, SAT: true}})
 	q := j.grant.Tree.Quota
 	for _, n := range j.grant.Nodes {
 		for i := range n.Down {
@@ -527,12 +387,6 @@ func (m *Manager) end(ctx context.Context, id uint64, reason string) error {
 func (m *Manager) release(ctx context.Context, j *job, reason string) error {
 	err := m.remove(ctx, j)
 	m.mu.Lock()
-	for _, h := range j.hosts {
-		m.busy[h]--
-	}
-	if j.app != nil {
-		j.app.trees--
-	}
 	delete(m.jobs, j.id)
 	m.mu.Unlock()
 	if err != nil {
@@ -622,90 +476,4 @@ func (m *Manager) SetLink(a, b string, up bool) (affected []uint16, err error) {
 	slices.Sort(affected)
 	m.logf("FABRIC", "info", "Link %s: up: %v, jobs with trees on it: %v", name, up, affected)
 	return affected, nil
-}
-
-// Usage is what of a switch is taken.
-type Usage struct {
-	Switch    string
-	Trees     int // set up
-	OSTs      int // of all of them together
-	FreeTrees int
-	FreeOSTs  int // in the largest piece, which is what a tree can get
-}
-
-// Usage is that of every switch, in the order of the fabric.
-func (m *Manager) Usage() []Usage {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []Usage
-	for i, s := range m.g.Switches {
-		u := Usage{Switch: s.Name, Trees: m.ledgers[i].trees, FreeTrees: s.Trees - m.ledgers[i].trees, FreeOSTs: m.ledgers[i].osts.room(s.OSTs)}
-		for _, r := range m.ledgers[i].osts {
-			u.OSTs += r.size
-		}
-		all = append(all, u)
-	}
-	return all
-}
-
-// Session is an owner of jobs. When it is closed, they end.
-type Session struct {
-	m    *Manager
-	name string
-
-	mu     sync.Mutex
-	closed bool
-	jobs   map[uint64]bool
-}
-
-// Session makes one. name is for the log.
-func (m *Manager) Session(name string) *Session {
-	return &Session{m: m, name: name, jobs: map[uint64]bool{}}
-}
-
-// Begin is Manager.Begin for a job that the session owns.
-func (s *Session) Begin(ctx context.Context, r Request) (*Grant, error) {
-	g, err := s.m.Begin(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.jobs[g.Tree.Job] = true
-	}
-	s.mu.Unlock()
-	if closed {
-		err := fmt.Errorf("begin job %d: %s: %w", r.Job, s.name, ErrClosed)
-		return nil, errors.Join(err, s.m.end(ctx, g.Tree.Job, s.name+" is gone"))
-	}
-	return g, nil
-}
-
-// End is Manager.End for a job of the session; others' are ErrNotFound.
-func (s *Session) End(ctx context.Context, id uint64) error {
-	s.mu.Lock()
-	own := s.jobs[id]
-	delete(s.jobs, id)
-	s.mu.Unlock()
-	if !own {
-		return fmt.Errorf("end job %d of the manager: of %s it %w", id, s.name, ErrNotFound)
-	}
-	return s.m.End(ctx, id)
-}
-
-// Close ends the session's jobs: its owner is gone. It works after ctx is cancelled.
-func (s *Session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	jobs := s.jobs
-	s.jobs = nil
-	s.mu.Unlock()
-	var errs []error
-	for id := range jobs {
-		if err := s.m.end(ctx, id, s.name+" is gone"); err != nil && !errors.Is(err, ErrNotFound) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }

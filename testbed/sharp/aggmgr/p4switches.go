@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
@@ -20,34 +20,26 @@ import (
 type P4Switches map[string]*p4rt.Client
 
 // DialSwitches becomes the controller of all switches of a fabric that have an address, and
-// uses the pipelines that run on them already; with push they are loaded first. The caller
-// must Close the result; on error there is nothing to close.
-func DialSwitches(ctx context.Context, f Fabric, push bool, opt p4rt.Options) (P4Switches, error) {
-	var wait sync.WaitGroup
-	clients, errs := make([]*p4rt.Client, len(f.Switches)), make([]error, len(f.Switches))
-	for i, s := range f.Switches {
+// loads their pipelines. The caller must Close the result; on error there is nothing to close.
+func DialSwitches(ctx context.Context, f Fabric) (P4Switches, error) {
+	clients := make([]*p4rt.Client, len(f.Switches))
+	err := parallel.Every(len(f.Switches), len(f.Switches), func(i int) (err error) {
+		s := f.Switches[i]
 		if s.Address == "" {
-			continue
+			return nil
 		}
-		wait.Go(func() {
-			if clients[i], errs[i] = p4rt.Dial(ctx, s.Name, s.Address, s.DeviceID, opt); errs[i] != nil {
-				return
-			}
-			if push {
-				errs[i] = clients[i].Push(ctx, dataplane.Pipeline{Info: p4.Info()})
-			} else {
-				errs[i] = clients[i].Attach(ctx)
-			}
-		})
-	}
-	wait.Wait()
+		if clients[i], err = p4rt.Dial(ctx, s.Name, s.Address, s.DeviceID, p4rt.Options{}); err == nil {
+			err = clients[i].Push(ctx, dataplane.Pipeline{Info: p4.Info()})
+		}
+		return err
+	})
 	all := P4Switches{}
 	for i, s := range f.Switches {
 		if clients[i] != nil {
 			all[s.Name] = clients[i]
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, all.Close(ctx))
 	}
 	return all, nil

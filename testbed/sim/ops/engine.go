@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"math"
@@ -121,7 +122,7 @@ type engine struct {
 	now     float64
 	arrive  []int // jobs that have not come, the last one first
 	queue   []int // jobs that wait for hosts
-	heap    heap
+	heap    byDue
 	active  []*running // by the Allocator's order
 	byID    map[int]*running
 	hold    []float64 // until when a switch or link is used by a tree that is given up
@@ -191,7 +192,7 @@ func (e *engine) run(ctx context.Context) error {
 		e.result.Events++
 		if !ended {
 			r.due = r.event()
-			e.heap.fix(r.heap)
+			heap.Fix(&e.heap, r.heap)
 			continue
 		}
 		if err := e.end(r); err != nil {
@@ -244,13 +245,12 @@ func (e *engine) come() error {
 		e.queue = append(e.queue, e.arrive[n])
 		e.arrive = e.arrive[:n]
 	}
-	_, err := e.place()
-	return err
+	return e.place()
 }
 
 // end is that of a job.
 func (e *engine) end(r *running) error {
-	e.heap.remove(r.heap)
+	heap.Remove(&e.heap, r.heap)
 	o := &e.result.Jobs[r.job]
 	o.End, o.INA = e.now, r.ina
 	e.total -= o.Fragments
@@ -270,11 +270,7 @@ func (e *engine) end(r *running) error {
 	}
 	e.ended++
 	e.result.Makespan = e.now
-	placed, err := e.place()
-	if err == nil && !placed && e.cfg.Rebuild == OnChange && len(e.active) > 0 {
-		return e.trees()
-	}
-	return err
+	return e.place()
 }
 
 func (e *engine) clock() float64 {
@@ -286,7 +282,8 @@ func (e *engine) clock() float64 {
 
 // place gives hosts to those who wait, as long as the first of them finds room, and then
 // trees to all.
-func (e *engine) place() (placed bool, err error) {
+func (e *engine) place() error {
+	placed := false
 	for len(e.queue) > 0 {
 		i := e.queue[0]
 		j, p, o := &e.jobs[i], e.patterns[i], &e.result.Jobs[i]
@@ -297,7 +294,7 @@ func (e *engine) place() (placed bool, err error) {
 			break
 		}
 		if err != nil {
-			return placed, err
+			return err
 		}
 		if e.cfg.Clock != nil {
 			e.result.Placing = append(e.result.Placing, e.clock()-began)
@@ -305,7 +302,7 @@ func (e *engine) place() (placed bool, err error) {
 		e.queue = e.queue[1:]
 		placed = true
 		if o.Fragments, err = e.alloc.Fragments(hosts); err != nil {
-			return placed, err
+			return err
 		}
 		o.Start = e.now
 		e.result.On[i] = slices.Clone(hosts)
@@ -314,13 +311,13 @@ func (e *engine) place() (placed bool, err error) {
 			pattern: p, job: i, seq: e.result.Requests, left: j.Steps, at: e.now, due: math.Inf(1)}
 		e.active = append(e.active, r)
 		e.byID[j.ID] = r
-		e.heap.push(r)
+		heap.Push(&e.heap, r)
 		e.result.Requests++
 	}
 	if !placed {
-		return false, nil
+		return nil
 	}
-	return true, e.trees()
+	return e.trees()
 }
 
 // trees builds those of all jobs that run.
@@ -446,5 +443,5 @@ func (e *engine) settle(r *running) {
 		r.lazy = false
 		r.due = r.event()
 	}
-	e.heap.fix(r.heap)
+	heap.Fix(&e.heap, r.heap)
 }

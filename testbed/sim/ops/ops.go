@@ -27,7 +27,6 @@ type Config struct {
 	GPU        float64   // how many times as fast as those of the patterns; 0: 1
 	PerHost    bool      // a job counts as often as it has hosts: with weighted trees, and in Mina's rule
 
-	Rebuild   Rebuild
 	Migration float64 // s until a tree that a job gets is there, from the release of its old one on
 
 	// Series is whether Result.Series is wanted.
@@ -65,14 +64,6 @@ func (s Sharing) String() string {
 func Sharings() []string { return slices.Clone(sharings) }
 
 var sharings = []string{"mina", "greedy", "thrifty", "none", "never", "always"}
-
-// Rebuild is when trees are built.
-type Rebuild uint8
-
-const (
-	OnArrival Rebuild = iota // when jobs have got hosts
-	OnChange                 // also when one has ended and none has come in its place
-)
 
 // Job is one of a list.
 type Job struct {
@@ -118,8 +109,6 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("%w: migrations of %v s", ErrConfig, cfg.Migration)
 	case int(cfg.Sharing) >= len(sharings):
 		return fmt.Errorf("%w: %v", ErrConfig, cfg.Sharing)
-	case cfg.Rebuild > OnChange:
-		return fmt.Errorf("%w: rebuild %d", ErrConfig, cfg.Rebuild)
 	}
 	return nil
 }

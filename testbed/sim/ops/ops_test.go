@@ -233,8 +233,7 @@ func TestLazyAndExclusive(t *testing.T) {
 				Options: tree.Options{K: rng.IntN(3), Weighted: rng.IntN(2) > 0, Sharing: tree.Sharing(rng.IntN(4))},
 			},
 			Sharing: Sharing(rng.IntN(int(Always) + 1)), WholeGroup: rng.IntN(3) == 0, PerHost: rng.IntN(2) > 0,
-			Cost:    tree.Cost{Latency: 1.0 / 64, Bandwidth: 1 << 29, Ratio: 2},
-			Rebuild: Rebuild(rng.IntN(2)), Migration: float64(rng.IntN(3)) / 4, Series: true,
+			Cost:    tree.Cost{Latency: 1.0 / 64, Bandwidth: 1 << 29, Ratio: 2}, Migration: float64(rng.IntN(3)) / 4, Series: true,
 		}
 		if rng.IntN(2) > 0 {
 			cfg.Cluster.Place = fragment.FirstFit{}
@@ -407,7 +406,6 @@ func TestErrors(t *testing.T) {
 		{Config{GPU: -1}, good, ErrConfig, "GPUs -1 times"},
 		{Config{Migration: math.Inf(1)}, good, ErrConfig, "migrations"},
 		{Config{Sharing: 9}, good, ErrConfig, "sharing 9"},
-		{Config{Rebuild: 9}, good, ErrConfig, "rebuild 9"},
 		{Config{Cluster: mina.Config{PerSwitch: 1}}, good, mina.ErrCapacity, "0 on a link"},
 	} {
 		r, err := Run(context.Background(), tt.cfg, tt.jobs)

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"container/heap"
 	"fmt"
 	"math"
 
@@ -45,14 +46,14 @@ func Share(cfg Config, seconds float64, jobs []Job) (Score, error) {
 			}
 		}
 		r.due = r.event()
-		e.heap.push(r)
+		heap.Push(&e.heap, r)
 	}
 	for e.now <= seconds {
 		r := e.heap[0]
 		e.now = r.due
 		e.event(r)
 		r.due = r.event()
-		e.heap.fix(r.heap)
+		heap.Fix(&e.heap, r.heap)
 	}
 	var without, evaluated, with, weights float64
 	for i, r := range e.active {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/collectives"
@@ -35,10 +36,6 @@ type Config struct {
 
 	// Price is what a job pays; nil: PerGPUTime.
 	Price func(*Job) float64
-
-	// SkipTooLarge leaves jobs out that ask more GPUs than the cluster has and lists
-	// them in Result.Skipped. Without it they are an error.
-	SkipTooLarge bool
 
 	// Progress, where it is set, is called at every hundredth of all jobs that has
 	// ended, from the goroutine of Run.
@@ -118,10 +115,10 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (*Result, error) {
 	if cfg.Price == nil {
 		cfg.Price = PerGPUTime.Price
 	}
-	jobs, skipped, err := Admit(cfg.Cluster, jobs, cfg.SkipTooLarge)
-	if err != nil {
+	if err := CheckJobs(cfg.Cluster, jobs); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
+	jobs = slices.Clone(jobs)
 	if cfg.Collective != nil {
 		for i := range jobs {
 			jobs[i].Traffic = cluster.Ring // to policies, who look at the steady state of the network
@@ -131,9 +128,7 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (*Result, error) {
 	if err := e.run(ctx); err != nil {
 		return nil, fmt.Errorf("replay: at %.6g s, %d of %d jobs done: %w", e.now, e.done, len(jobs), err)
 	}
-	r := e.result()
-	r.Skipped = skipped
-	return r, nil
+	return e.result(), nil
 }
 
 func (cfg *Config) check() error {
@@ -155,15 +150,12 @@ func (cfg *Config) check() error {
 	return cfg.Queue.Check()
 }
 
-// Admit returns the jobs that a cluster can run, and the ids of those that are too
-// large: an error, unless they may be skipped. The error has every mistake in the jobs
-// at once and wraps ErrJob or ErrGPUs.
-func Admit(c cluster.Config, jobs []Job, skipTooLarge bool) (fit []Job, skipped []int, err error) {
+// CheckJobs is every mistake in jobs that a cluster is to run: it wraps ErrJob or ErrGPUs.
+func CheckJobs(c cluster.Config, jobs []Job) error {
 	gpus := c.GPUs()
 	finite := func(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
 	var errs []error
 	seen := make(map[int]bool, len(jobs))
-	fit = make([]Job, 0, len(jobs))
 	for i := range jobs {
 		j := &jobs[i]
 		bad := func(format string, args ...any) {
@@ -188,16 +180,11 @@ func Admit(c cluster.Config, jobs []Job, skipTooLarge bool) (fit []Job, skipped 
 		if j.Traffic > cluster.Tree {
 			bad("traffic %d", j.Traffic)
 		}
-		switch {
-		case j.GPUs <= gpus:
-			fit = append(fit, *j)
-		case skipTooLarge:
-			skipped = append(skipped, j.ID)
-		default:
+		if j.GPUs > gpus {
 			errs = append(errs, fmt.Errorf("job %d asks %d GPUs of %d: %w", j.ID, j.GPUs, gpus, ErrGPUs))
 		}
 	}
-	return fit, skipped, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // wire is the bits that a job on so many servers puts on each worker's link in an iteration,

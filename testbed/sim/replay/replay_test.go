@@ -414,11 +414,6 @@ func TestBadJobs(t *testing.T) {
 		if r != nil || !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		cfg.SkipTooLarge = true
-		r, err = Run(t.Context(), cfg, []Job{tt.job, good})
-		if tt.is == ErrGPUs && (err != nil || !cmp.Equal(r.Skipped, []int{2}) || len(r.Jobs) != 1 || r.Jobs[0].ID != 1) {
-			t.Errorf("%s, skipped when asked: %+v, %v", tt.name, r, err)
-		}
 	}
 	if _, err := Run(t.Context(), Config{Period: math.NaN(), Policy: baseline.FirstFit()}, nil); err == nil {
 		t.Error("a period of NaN is accepted")

@@ -12,8 +12,7 @@ type Result struct {
 	Policy   string
 	Seed     uint64
 	Fidelity Fidelity
-	Jobs     []JobResult // in the order they were given in, without those that were skipped
-	Skipped  []int       // ids of jobs that asked more GPUs than there are
+	Jobs     []JobResult // in the order they were given in
 	Series   Series
 	Summary  Summary
 	Batches  int // that the policy was asked to place

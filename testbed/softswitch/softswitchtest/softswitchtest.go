@@ -43,7 +43,6 @@ type Memory struct {
 	routes   map[[4]byte]p4.Route
 	groups   map[uint16][]uint32
 	counters map[string]int64
-	Full     bool // there is room for no job
 }
 
 // RefusedJob is a job that a Memory has no room for.
@@ -69,7 +68,7 @@ func (m *Memory) Reset() {
 func (m *Memory) SetJob(e ina.JobEntry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e.Job == RefusedJob || m.Full {
+	if e.Job == RefusedJob {
 		return errors.New("no aggregators left")
 	}
 	m.jobs[e.Job] = e
