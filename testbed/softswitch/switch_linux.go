@@ -31,8 +31,8 @@ type Switch struct {
 	devices map[*port]*device
 	taps    map[*port]*tap
 	stalls  *stall.Record
-	clear   histogram // lateness of frames that were due outside of stalls, since the last Health
-	stalled histogram // of the others
+	clear   stall.Histogram // lateness of frames that were due outside of stalls, since the last Health
+	stalled stall.Histogram // of the others
 	cpu     unix.Timespec
 	tid     int           // of the loop's thread; 0: not running
 	back    time.Duration // when the loop looks again
@@ -301,7 +301,7 @@ func (s *Switch) write(to *port, now time.Duration) {
 		if s.stalls.Add(p.at, now) {
 			late = &s.stalled
 		}
-		late.add(now - p.at)
+		late.Add(now - p.at)
 		to.count(PortTx, p.size)
 	}
 	if tap := s.taps[to]; tap != nil {
@@ -338,11 +338,11 @@ func (s *Switch) Health() Health {
 	s.lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	late := s.clear.plus(&s.stalled)
+	late := s.clear.Plus(&s.stalled)
 	h := Health{
-		Elapsed: now.Sub(s.since), Sent: late.n,
-		LateP50: late.quantile(.5), LateP99: late.quantile(.99), LateMax: late.max,
-		Stalls: s.stalls.Totals(), ClearSent: s.clear.n, ClearP50: s.clear.quantile(.5), ClearP99: s.clear.quantile(.99),
+		Elapsed: now.Sub(s.since), Sent: late.N,
+		LateP50: late.Quantile(.5), LateP99: late.Quantile(.99), LateMax: late.Max,
+		Stalls: s.stalls.Totals(), ClearSent: s.clear.N, ClearP50: s.clear.Quantile(.5), ClearP99: s.clear.Quantile(.99),
 	}
 	if s.closed {
 		return h
@@ -374,7 +374,7 @@ func (s *Switch) Health() Health {
 		h.Busy = float64(cpu.Nano()-s.cpu.Nano()) / float64(max(h.Elapsed, 1))
 		s.cpu = cpu
 	}
-	s.before, s.since, s.clear, s.stalled = total, now, histogram{}, histogram{}
+	s.before, s.since, s.clear, s.stalled = total, now, stall.Histogram{}, stall.Histogram{}
 	return h
 }
 
