@@ -122,6 +122,20 @@ func newEngine(cfg Config) (*engine, error) {
 	return e, nil
 }
 
+// direction is one of the two of the cable at a port: "ingress" or "egress".
+func (e *engine) direction(port uint32, dir string) (*link, error) {
+	p := e.byPort[port]
+	switch {
+	case p == nil:
+		return nil, fmt.Errorf("no port %d", port)
+	case dir == "ingress":
+		return p.ingress, nil
+	case dir == "egress":
+		return p.egress, nil
+	}
+	return nil, fmt.Errorf("direction %q is neither ingress nor egress", dir)
+}
+
 func (c LinkConfig) check() error {
 	switch {
 	case !(c.Rate >= 0) || c.Delay < 0 || c.Buffer < 0 || c.ECN < 0:

@@ -412,17 +412,11 @@ func (s *Switch) SetImpair(port uint32, dir string, im Impair) error {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	p := s.engine.byPort[port]
-	switch {
-	case p == nil:
-		return fmt.Errorf("no port %d", port)
-	case dir == "ingress":
-		p.ingress.cfg.Impair = im
-	case dir == "egress":
-		p.egress.cfg.Impair = im
-	default:
-		return fmt.Errorf("direction %q is neither ingress nor egress", dir)
+	l, err := s.engine.direction(port, dir)
+	if err != nil {
+		return err
 	}
+	l.cfg.Impair = im
 	return nil
 }
 
@@ -521,13 +515,4 @@ func (s *Switch) ResetCounter(c Counter, index int) {
 	s.lock()
 	defer s.mu.Unlock()
 	s.engine.resetCounter(c, index)
-}
-
-// Ports implements Target.
-func (s *Switch) Ports() []uint32 {
-	ns := make([]uint32, 0, len(s.engine.ports))
-	for _, p := range s.engine.ports {
-		ns = append(ns, p.number)
-	}
-	return ns
 }
