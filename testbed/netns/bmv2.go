@@ -81,7 +81,7 @@ func bmv2Main(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) (e
 			}
 			var index int
 			if err == nil {
-				index, err = r.ifIndex(name)
+				index, err = ifIndex(name)
 			}
 			reqs = append(reqs, linkUp(index, name))
 		}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -265,33 +266,26 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 		return nil
 	})
 	g.Go(func() error {
-		missing := make([]int, len(l.nodes)) // devices a node has yet to get
 		cables := make([][]cable, len(l.nodes))
 		up := make([]bool, len(l.nodes))
-		for i := range l.nodes {
-			missing[i] = 1
-		}
 		for _, c := range l.cables {
-			missing[c.a]++
-			missing[c.b]++
 			cables[c.a] = append(cables[c.a], c)
 			cables[c.b] = append(cables[c.b], c)
 		}
+		wired := func(node int) bool { // all of its devices are there
+			return !slices.ContainsFunc(cables[node], func(c cable) bool { return !up[c.a] || !up[c.b] })
+		}
 		for first := range started {
-			now := append([]int{first}, drain(started)...)
 			var reqs []request
 			touched := map[int]bool{}
-			for _, i := range now {
+			for _, i := range append([]int{first}, drain(started)...) {
 				up[i] = true
-				missing[i]--
 				touched[i] = true
 				reqs = append(reqs, newVeth(
 					vethEnd{name: mgmtPort(i), group: mgmtGroup, master: bridge, up: true},
 					vethEnd{name: mgmtDevice, pid: f.procs[i].cmd.Process.Pid}))
 				for _, c := range cables[i] {
 					if up[c.a] && up[c.b] {
-						missing[c.a]--
-						missing[c.b]--
 						touched[c.a], touched[c.b] = true, true
 						reqs = append(reqs, newVeth(
 							vethEnd{name: c.aDev, mac: c.aMAC, pid: f.procs[c.a].cmd.Process.Pid},
@@ -303,7 +297,7 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 				return f.deathOr(err)
 			}
 			for i := range touched {
-				if missing[i] == 0 {
+				if wired(i) {
 					if err := f.procs[i].send(l.nodes[i]); err != nil {
 						return f.deathOr(err)
 					}
@@ -355,7 +349,7 @@ func (f *Fabric) managementBridge() (int, error) {
 		}
 		return 0, err
 	}
-	index, err := f.rtnl.ifIndex(mgmtBridge)
+	index, err := ifIndex(mgmtBridge)
 	if err != nil {
 		return 0, err
 	}

@@ -25,7 +25,7 @@ func (f *Fabric) Unplug(node string, out bool) error {
 		return err
 	}
 	name := mgmtPort(i)
-	index, err := f.rtnl.ifIndex(name)
+	index, err := ifIndex(name)
 	if err != nil {
 		return fmt.Errorf("management cable of %s: %w", node, err)
 	}

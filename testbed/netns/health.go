@@ -40,11 +40,7 @@ func (f *Fabric) SetLink(ctx context.Context, link string, s testbed.LinkState) 
 	if !ok {
 		return fmt.Errorf("no link %q", link)
 	}
-	dir := "egress"
-	if end.ingress {
-		dir = "ingress"
-	}
-	c := softswitch.Command{Cmd: "impair", Port: end.port, Dir: dir, Impair: softswitch.Impair(s)}
+	c := softswitch.Command{Cmd: "impair", Port: end.port, Dir: end.dir(), Impair: softswitch.Impair(s)}
 	if _, err := command(ctx, f.procs[end.node], c); err != nil {
 		return fmt.Errorf("link %s: %w", link, err)
 	}
@@ -158,21 +154,21 @@ func (f *Fabric) ask(ctx context.Context, cmd string) ([]softswitch.Reply, error
 func (f *Fabric) SwitchHealth(ctx context.Context) ([]softswitch.Health, error) {
 	f.health.Lock()
 	defer f.health.Unlock()
-	select {
-	case <-f.closing:
-		return nil, errClosed
-	default:
+	replies, err := f.ask(ctx, "health")
+	if err != nil {
+		return nil, err
 	}
 	var out []softswitch.Health
-	for _, p := range f.procs[len(f.layout.inv.Hosts):] {
-		r, err := command(ctx, p, softswitch.Command{Cmd: "health"})
-		if err != nil {
-			return nil, err
-		}
-		if r.Health == nil {
+	for i, r := range replies {
+		p := f.switches()[i]
+		switch {
+		case r.Health != nil:
+			out = append(out, *r.Health)
+		case !p.alive():
+			return nil, p.died()
+		default:
 			return nil, fmt.Errorf("%s: no health in its answer", p.name)
 		}
-		out = append(out, *r.Health)
 	}
 	return out, nil
 }

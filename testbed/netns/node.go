@@ -276,7 +276,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 		return nil, err
 	}
 	defer r.Close()
-	mgmt, err := r.ifIndex(mgmtDevice)
+	mgmt, err := ifIndex(mgmtDevice)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +290,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 		if err := setOffloads(nic.Device, c.Offload); err != nil {
 			return nil, err
 		}
-		index, err := r.ifIndex(nic.Device)
+		index, err := ifIndex(nic.Device)
 		if err != nil {
 			return nil, err
 		}
@@ -312,7 +312,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 			if err := setOffloads(p.Device, c.Offload); err != nil {
 				return nil, err
 			}
-			index, err := r.ifIndex(p.Device)
+			index, err := ifIndex(p.Device)
 			if err != nil {
 				return nil, err
 			}

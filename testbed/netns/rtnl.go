@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/testbed/softswitch"
 )
 
 // rtnl is a NETLINK_ROUTE socket of the network namespace it was opened in. It
@@ -98,6 +100,13 @@ func newRequest(proto, flags int, format string, args ...any) request {
 	return request{fmt.Sprintf(format, args...), nl.NewNetlinkRequest(proto, flags|unix.NLM_F_ACK)}
 }
 
+// ifinfo is about a device, by its index, or a new one, with 0: its flags in change become what they are in flags.
+func ifinfo(index int, flags, change uint32) *nl.IfInfomsg {
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Flags, msg.Change = int32(index), flags, change
+	return msg
+}
+
 // vethEnd is one end of a cable.
 type vethEnd struct {
 	name   string
@@ -139,16 +148,12 @@ func (e vethEnd) attrs(add func(attr int, data []byte)) {
 // that there never is a device which nobody owns.
 func newVeth(a, b vethEnd) request {
 	q := newRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "create veth %s - %s", a.name, b.name)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Flags, msg.Change = a.flags(), a.flags()
-	q.AddData(msg)
+	q.AddData(ifinfo(0, a.flags(), a.flags()))
 	a.attrs(func(attr int, data []byte) { q.AddData(nl.NewRtAttr(attr, data)) })
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
 	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
-	peerMsg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	peerMsg.Flags, peerMsg.Change = b.flags(), b.flags()
-	peer.AddChild(peerMsg)
+	peer.AddChild(ifinfo(0, b.flags(), b.flags()))
 	b.attrs(func(attr int, data []byte) { peer.AddRtAttr(attr, data) })
 	q.AddData(info)
 	return q
@@ -157,9 +162,7 @@ func newVeth(a, b vethEnd) request {
 // newBridge makes a bridge that is up, forwards at once and does not snoop.
 func newBridge(name string, group uint32) request {
 	q := newRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "create bridge %s", name)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
-	q.AddData(msg)
+	q.AddData(ifinfo(0, unix.IFF_UP, unix.IFF_UP))
 	q.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
 	q.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
@@ -173,26 +176,20 @@ func newBridge(name string, group uint32) request {
 // once for all of them.
 func deleteGroup(group uint32) request {
 	q := newRequest(unix.RTM_DELLINK, 0, "delete management network")
-	q.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	q.AddData(ifinfo(0, 0, 0))
 	q.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
 	return q
 }
 
 func linkUp(index int, name string) request {
 	q := newRequest(unix.RTM_NEWLINK, 0, "set %s up", name)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(index)
-	msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
-	q.AddData(msg)
+	q.AddData(ifinfo(index, unix.IFF_UP, unix.IFF_UP))
 	return q
 }
 
 func linkDown(index int, name string) request {
 	q := newRequest(unix.RTM_NEWLINK, 0, "set %s down", name)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(index)
-	msg.Change = unix.IFF_UP
-	q.AddData(msg)
+	q.AddData(ifinfo(index, 0, unix.IFF_UP))
 	return q
 }
 
@@ -293,24 +290,20 @@ func addNeighbour(index int, ip netip.Addr, mac []byte) request {
 }
 
 // ifIndex is the index of a device in this network namespace.
-func (r *rtnl) ifIndex(name string) (int, error) {
+func ifIndex(name string) (int, error) {
 	ifr, err := unix.NewIfreq(name)
 	if err != nil {
 		return 0, fmt.Errorf("device %q: %w", name, err)
 	}
-	if err := ioctlAt(unix.SIOCGIFINDEX, ifr); err != nil {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, ifr); err != nil {
 		return 0, fmt.Errorf("device %q: %w", name, err)
 	}
 	return int(ifr.Uint32()), nil
-}
-
-func ioctlAt(req uint, ifr *unix.Ifreq) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.IoctlIfreq(fd, req, ifr)
 }
 
 // awaitCarrier returns when the cable of a device that is up works. After both
@@ -353,16 +346,8 @@ func setOffloads(name string, super bool) error {
 		if super && !feature.always {
 			continue
 		}
-		value := struct{ cmd, data uint32 }{feature.cmd, 0}
-		var ifr struct { // struct ifreq with ifr_data
-			name [unix.IFNAMSIZ]byte
-			data unsafe.Pointer
-			_    [16]byte
-		}
-		copy(ifr.name[:unix.IFNAMSIZ-1], name)
-		ifr.data = unsafe.Pointer(&value)
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr))); errno != 0 {
-			return fmt.Errorf("switch off %s of %s: %w", feature.name, name, errno)
+		if _, err := softswitch.Ethtool(fd, name, feature.cmd, 0); err != nil {
+			return fmt.Errorf("switch off %s of %s: %w", feature.name, name, err)
 		}
 	}
 	return nil
