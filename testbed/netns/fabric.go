@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -230,10 +231,7 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	exe := opts.Exe
-	if exe == "" {
-		exe = "/proc/self/exe"
-	}
+	exe := cmp.Or(opts.Exe, "/proc/self/exe")
 	log := opts.Log
 	if log != nil {
 		log = &lockedWriter{w: log}

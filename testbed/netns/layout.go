@@ -120,9 +120,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 			return nil, err
 		}
 		n := &l.nodes[index[s.Name]]
-		if s.DeviceID == 0 {
-			s.DeviceID = uint64(i + 1)
-		}
+		s.DeviceID = cmp.Or(s.DeviceID, uint64(i+1))
 		lanes, err := summed(s)
 		if err != nil {
 			return nil, err
@@ -304,9 +302,7 @@ func (l *layout) scale(opts Options) {
 			nic := &l.inv.Hosts[i].NICs[j]
 			rate(&nic.Rate)
 			delay(&nic.Delay)
-			if nic.Device == "" {
-				nic.Device = fmt.Sprintf("eth%d", j)
-			}
+			nic.Device = cmp.Or(nic.Device, fmt.Sprintf("eth%d", j))
 		}
 	}
 	for i := range l.inv.Links {
@@ -315,9 +311,7 @@ func (l *layout) scale(opts Options) {
 	}
 	for i := range l.inv.Switches {
 		s := &l.inv.Switches[i]
-		if s.Buffer == 0 {
-			s.Buffer = defaultBuffer
-		}
+		s.Buffer = cmp.Or(s.Buffer, defaultBuffer)
 		bytes(&s.Buffer, minBuffer)
 		bytes(&s.ECN, minECN)
 		if s.Kind == inventory.Quantum && s.SHARP.Trees > 0 {

@@ -3,6 +3,7 @@ package program
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -112,9 +113,7 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 		return nil, fmt.Errorf("nccl-tests: %w: the table has no end (\"# Out of bounds values\"): the test was cut off%s", ErrOutput, complaint(text))
 	}
 	r.ncclRows(rows, iters)
-	if r.Wrong == "" {
-		r.Wrong = bad
-	}
+	r.Wrong = cmp.Or(r.Wrong, bad)
 	return r, nil
 }
 

@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,12 +104,8 @@ type Options struct {
 // A port on which something listens already is an error: it would be another server that
 // answers.
 func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options) (_ []Output, err error) {
-	if o.Ready == 0 {
-		o.Ready = 10 * time.Second
-	}
-	if o.Linger == 0 {
-		o.Linger = 5 * time.Second
-	}
+	o.Ready = cmp.Or(o.Ready, 10*time.Second)
+	o.Linger = cmp.Or(o.Linger, 5*time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	procs := make([]*process, 0, len(servers)+len(clients))

@@ -1,6 +1,7 @@
 package softswitch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -67,9 +68,7 @@ type route struct {
 const maxBuffers = 1 << 16
 
 func newEngine(cfg Config) (*engine, error) {
-	if cfg.MTU == 0 {
-		cfg.MTU = 1514
-	}
+	cfg.MTU = cmp.Or(cfg.MTU, 1514)
 	if cfg.MTU < ina.Overhead+4*ina.MaxLanes || cfg.MTU > 16<<10 {
 		return nil, blame.Switch(cfg.Name, fmt.Errorf("mtu %d outside %d..%d", cfg.MTU, ina.Overhead+4*ina.MaxLanes, 16<<10))
 	}

@@ -25,6 +25,7 @@ package supervise
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -176,12 +177,8 @@ func parseConfig(line []byte) (*Config, error) {
 	case !(c.Lease > 0) || c.Lease > maxLease || !(c.Grace >= 0) || c.Grace > maxLease:
 		return nil, fmt.Errorf("%w: a lease of %v s, and %v s of grace", ErrConfig, c.Lease, c.Grace)
 	}
-	if c.Grace == 0 {
-		c.Grace = 1
-	}
-	if c.Name == "" {
-		c.Name = c.Argv[0]
-	}
+	c.Grace = cmp.Or(c.Grace, 1)
+	c.Name = cmp.Or(c.Name, c.Argv[0])
 	return c, nil
 }
 
