@@ -77,37 +77,30 @@ func New(cfg Config) (_ *Switch, err error) {
 	if cfg.Offload {
 		memory *= offloadMemory
 	}
-	// The kernel waits for a grace period for each ring it attaches or detaches; side
-	// by side they wait for the same one.
-	type opening struct {
-		port *port
-		name string
-		dev  *device
-	}
-	var devices []*opening
+	names := map[*port]string{} // of devices
 	for _, pc := range cfg.Ports {
 		p := e.byPort[pc.Number]
-		devices = append(devices, &opening{port: p, name: pc.Device})
+		names[p] = pc.Device
 		if p.other != nil {
-			devices = append(devices, &opening{port: p.other, name: pc.Inner})
+			names[p.other] = pc.Inner
 		}
 	}
+	// The kernel waits for a grace period for each ring it attaches or detaches; side
+	// by side they wait for the same one.
 	var g errgroup.Group
-	for _, d := range devices {
-		g.Go(func() (err error) {
-			if d.dev, err = openDevice(d.name, e.pool.size, memory, cfg.Offload); err != nil {
-				return fmt.Errorf("port %d: %w", d.port.number, err)
+	for p, name := range names {
+		g.Go(func() error {
+			dev, err := openDevice(name, e.pool.size, memory, cfg.Offload)
+			if err != nil {
+				return fmt.Errorf("port %d: %w", p.number, err)
 			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.devices[p] = dev
 			return nil
 		})
 	}
-	err = g.Wait()
-	for _, d := range devices {
-		if d.dev != nil {
-			s.devices[d.port] = d.dev
-		}
-	}
-	if err != nil {
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
 	if cfg.Pcap != "" {
@@ -130,15 +123,12 @@ func (s *Switch) Close() error {
 		return nil
 	}
 	s.closed = true
-	var errs []error
-	var g errgroup.Group
+	var closing sync.WaitGroup
 	for _, d := range s.devices {
-		g.Go(func() error {
-			d.close()
-			return nil
-		})
+		closing.Go(d.close)
 	}
-	errs = append(errs, g.Wait())
+	closing.Wait()
+	var errs []error
 	for _, t := range s.taps {
 		errs = append(errs, t.close())
 	}
