@@ -107,16 +107,6 @@ func (r *Reading) note(format string, args ...any) {
 	r.Notes = append(r.Notes, text)
 }
 
-// Get is the first figure of a metric about a part.
-func (r *Reading) Get(metric, of string) (results.Figure, bool) {
-	for _, f := range r.Figures {
-		if f.Metric == metric && f.Of == of {
-			return f, true
-		}
-	}
-	return results.Figure{}, false
-}
-
 // About names the program in every figure: what was about "1MiB" is about "A/1MiB".
 func (r *Reading) About(name string) {
 	for i := range r.Figures {

@@ -322,7 +322,7 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 			r, err = ReadIPerf3(o.Stdout, server(o.Part))
 		case Perftest:
 			if w.JSON {
-				r, err = ReadPerftestJSON(o.Written, true)
+				r, err = ReadPerftestJSON(o.Written)
 			} else {
 				r, err = ReadPerftest(o.Stdout)
 			}
