@@ -236,28 +236,39 @@ func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []result
 	return ts
 }
 
+// Ticks are what the cores of a machine have had of time, by its /proc/stat: all of it, and that in which they were idle, in
+// hundredths of a second.
+func Ticks(stat string) (all, idle uint64, err error) {
+	text, err := bounded.ReadFile(stat, bounded.Config)
+	if err != nil {
+		return 0, 0, err
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	for i, field := range bytes.Fields(line) {
+		if i == 0 || i > 8 { // "cpu"; guest time is in user time already
+			continue
+		}
+		n, err := strconv.ParseUint(string(field), 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("%s: %w", stat, err)
+		}
+		if all += n; i == 4 || i == 5 { // idle, iowait
+			idle += n
+		}
+	}
+	return all, idle, nil
+}
+
 // machine measures how busy the cores are between two calls.
 type machine struct{ total, idle uint64 }
 
 // busy reports cores that had no time left since the last call.
 func (m *machine) busy() (results.Trouble, bool) {
-	stat, err := bounded.ReadFile("/proc/stat", bounded.Config)
+	total, idle, err := Ticks("/proc/stat")
 	if err != nil {
 		return results.Trouble{}, false
 	}
-	line, _, _ := bytes.Cut(stat, []byte("\n"))
-	var now machine
-	for i, field := range bytes.Fields(line) {
-		n, err := strconv.ParseUint(string(field), 10, 64)
-		if err != nil || i > 8 { // "cpu"; guest time is in user time already
-			continue
-		}
-		now.total += n
-		if i == 4 || i == 5 { // idle, iowait
-			now.idle += n
-		}
-	}
-	was := *m
+	was, now := *m, machine{total, idle}
 	*m = now
 	if was.total == 0 || now.total <= was.total {
 		return results.Trouble{}, false
