@@ -63,7 +63,6 @@ type Fabric struct {
 	layout *layout
 	dir    string
 	procs  []*process // in layout's order; nil where the start failed
-	rtnl   *rtnl
 	macs   map[[2]string]net.HardwareAddr // host, device
 
 	health  sync.Mutex // one Health at a time: it reads what happened since the last
@@ -75,6 +74,7 @@ type Fabric struct {
 	closing chan struct{}
 	failed  chan struct{} // closed when the first process has died by itself
 	watch   sync.WaitGroup
+	bridged bool // the management network is there, and this fabric's
 
 	mu   sync.Mutex
 	dead []*process
@@ -223,10 +223,6 @@ func (f *Fabric) credentials(program string) error {
 // that a host can be configured as soon as it is there.
 func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 	l := f.layout
-	var err error
-	if f.rtnl, err = newRTNL(); err != nil {
-		return err
-	}
 	bridge, err := f.managementBridge()
 	if err != nil {
 		return err
@@ -291,7 +287,7 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 					}
 				}
 			}
-			if err := f.rtnl.do(reqs...); err != nil {
+			if err := apply(reqs...); err != nil {
 				return f.deathOr(err)
 			}
 			for i := range touched {
@@ -339,19 +335,18 @@ func (f *Fabric) managementBridge() (int, error) {
 	for _, of := range []string{"all", "default"} {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+of+"/disable_ipv6", []byte("1"), 0)
 	}
-	if err := f.rtnl.do(newBridge(mgmtBridge, mgmtGroup)); err != nil {
+	if err := apply(newBridge(mgmtBridge, mgmtGroup)); err != nil {
 		if errors.Is(err, syscall.EEXIST) {
-			f.rtnl.Close()
-			f.rtnl = nil // the network is another fabric's
-			return 0, fmt.Errorf("%w: an emulation is up already", testbed.ErrBusy)
+			return 0, fmt.Errorf("%w: an emulation is up already", testbed.ErrBusy) // the network is that one's
 		}
 		return 0, err
 	}
+	f.bridged = true
 	index, err := ifIndex(mgmtBridge)
 	if err != nil {
 		return 0, err
 	}
-	return index, f.rtnl.do(linkUp(1, "lo"), addAddress(index, f.layout.mgmt, true))
+	return index, apply(linkUp(1, "lo"), addAddress(index, f.layout.mgmt, true))
 }
 
 // mgmtPort is the bridge's port towards a node.
@@ -443,8 +438,8 @@ func (f *Fabric) Close(context.Context) error {
 			}
 		}
 		var errs []error
-		if f.rtnl != nil {
-			errs = append(errs, f.rtnl.do(deleteGroup(mgmtGroup)), f.rtnl.Close())
+		if f.bridged {
+			errs = append(errs, apply(deleteGroup(mgmtGroup)))
 		}
 		errs = append(errs, stop(ps, grace))
 		f.watch.Wait()

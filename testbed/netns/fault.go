@@ -33,7 +33,7 @@ func (f *Fabric) Unplug(node string, out bool) error {
 	if out {
 		change = linkDown
 	}
-	return f.rtnl.do(change(index, name))
+	return apply(change(index, name))
 }
 
 // Reboot has a host lose its power and come up again: all its processes end at once, nobody is

@@ -271,11 +271,6 @@ func (c nodeConfig) setup() (notes []string, err error) {
 		window = openWindow
 	}
 
-	r, err := newRTNL()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
 	mgmt, err := ifIndex(mgmtDevice)
 	if err != nil {
 		return nil, err
@@ -319,7 +314,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 			reqs = append(reqs, linkUp(index, p.Device))
 		}
 	}
-	return notes, r.do(reqs...)
+	return notes, apply(reqs...)
 }
 
 // hostMounts gives a host its own /proc (of its pid namespace) and /sys (of its

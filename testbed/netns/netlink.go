@@ -16,84 +16,22 @@ import (
 	"github.com/inabench/inabench/testbed/softswitch"
 )
 
-// rtnl is a NETLINK_ROUTE socket of the network namespace it was opened in. It
-// sends requests in batches, one system call for many, because bringing a rack up
-// is hundreds of them.
-type rtnl struct{ fd int }
-
 // A request is one netlink message and, for error messages, what it does.
 type request struct {
 	what string
 	*nl.NetlinkRequest
 }
 
-func newRTNL() (*rtnl, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, os.NewSyscallError("netlink socket", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		unix.Close(fd)
-		return nil, os.NewSyscallError("bind netlink socket", err)
-	}
-	return &rtnl{fd}, nil
-}
-
-func (r *rtnl) Close() error { return unix.Close(r.fd) }
-
-// batch bounds how many answers may wait in the socket's receive buffer.
-const batch = 64
-
-// do sends the requests in order and waits for all answers. Every request is
-// tried; the errors of those that were refused are joined.
-func (r *rtnl) do(reqs ...request) error {
+// apply makes the requests in order in the network namespace of this process. Every one is tried; the errors of those that
+// were refused are joined.
+func apply(reqs ...request) error {
 	var errs []error
-	for len(reqs) > 0 {
-		n := min(len(reqs), batch)
-		errs = append(errs, r.send(reqs[:n])...)
-		reqs = reqs[n:]
+	for _, q := range reqs {
+		if _, err := q.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", q.what, err))
+		}
 	}
 	return errors.Join(errs...)
-}
-
-func (r *rtnl) send(reqs []request) (errs []error) {
-	var out []byte
-	pending := make(map[uint32]string, len(reqs))
-	for _, q := range reqs {
-		pending[q.Seq] = q.what
-		out = append(out, q.Serialize()...)
-		for len(out)%unix.NLMSG_ALIGNTO != 0 {
-			out = append(out, 0)
-		}
-	}
-	if err := unix.Sendto(r.fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return []error{fmt.Errorf("%s: %w", reqs[0].what, os.NewSyscallError("netlink send", err))}
-	}
-	buf := make([]byte, 64<<10)
-	for len(pending) > 0 {
-		n, _, err := unix.Recvfrom(r.fd, buf, 0)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return append(errs, os.NewSyscallError("netlink receive", err))
-		}
-		for b := buf[:n]; len(b) >= unix.SizeofNlMsghdr; {
-			h := (*unix.NlMsghdr)(unsafe.Pointer(&b[0]))
-			if h.Len < unix.SizeofNlMsghdr || int(h.Len) > len(b) {
-				return append(errs, fmt.Errorf("netlink answer of %d bytes in %d", h.Len, len(b)))
-			}
-			what, ours := pending[h.Seq]
-			if ours && h.Type == unix.NLMSG_ERROR && h.Len >= unix.SizeofNlMsghdr+4 {
-				delete(pending, h.Seq)
-				if code := *(*int32)(unsafe.Pointer(&b[unix.SizeofNlMsghdr])); code != 0 {
-					errs = append(errs, fmt.Errorf("%s: %w", what, unix.Errno(-code)))
-				}
-			}
-			b = b[min(len(b), int(h.Len+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
-		}
-	}
-	return errs
 }
 
 func newRequest(proto, flags int, format string, args ...any) request {
@@ -291,19 +229,11 @@ func addNeighbour(index int, ip netip.Addr, mac []byte) request {
 
 // ifIndex is the index of a device in this network namespace.
 func ifIndex(name string) (int, error) {
-	ifr, err := unix.NewIfreq(name)
+	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return 0, fmt.Errorf("device %q: %w", name, err)
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, os.NewSyscallError("socket", err)
-	}
-	defer unix.Close(fd)
-	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, ifr); err != nil {
-		return 0, fmt.Errorf("device %q: %w", name, err)
-	}
-	return int(ifr.Uint32()), nil
+	return link.Attrs().Index, nil
 }
 
 // awaitCarrier returns when the cable of a device that is up works. After both
