@@ -62,7 +62,7 @@ const (
 type Fabric struct {
 	layout *layout
 	dir    string
-	procs  []*process // in layout's order; nil where the start failed
+	procs  []*process                     // in layout's order; nil where the start failed
 	macs   map[[2]string]net.HardwareAddr // host, device
 
 	health  sync.Mutex // one Health at a time: it reads what happened since the last
