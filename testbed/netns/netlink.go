@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"time"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -209,19 +208,10 @@ const timerSlack = time.Millisecond
 // not told otherwise.
 const openWindow = 512
 
-// ndMsg is struct ndmsg.
-type ndMsg unix.NdMsg
-
-func (m *ndMsg) Len() int { return unix.SizeofNdMsg }
-func (m *ndMsg) Serialize() []byte {
-	b := *(*[unix.SizeofNdMsg]byte)(unsafe.Pointer(m))
-	return b[:]
-}
-
 // addNeighbour states the MAC address of ip for good: no ARP.
 func addNeighbour(index int, ip netip.Addr, mac []byte) request {
 	q := newRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, "add neighbour %s", ip)
-	q.AddData(&ndMsg{Family: unix.AF_INET, Ifindex: int32(index), State: unix.NUD_PERMANENT})
+	q.AddData(&netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(index), State: unix.NUD_PERMANENT})
 	q.AddData(nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()))
 	q.AddData(nl.NewRtAttr(unix.NDA_LLADDR, mac))
 	return q
