@@ -31,24 +31,22 @@ import (
 
 // Options are how an inventory is emulated.
 type Options struct {
-	Scale       results.Scale // Mode "", "none", results.SlowMotion or Shrunk; Factor > 0 with the latter
-	SSHD        string        // every host's SSH server: Embedded (default) or OpenSSH
-	Switch      string        // what every switch is: Soft (default) or BMv2
-	Queue       string        // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
-	Offload     bool          // frames change hands as super-frames; see softswitch.Config
-	Paced       bool          // TCP is of senders that keep to their NIC's rate: it begins with a window, and has buffers, that slow motion needs, which others fill at once
-	Serial      bool          // hosts' NICs take no more from senders than their rate, who know nothing of it: programs of others
-	Aggregators int           // on every switch that has any; 0: what the inventory says
-	Seed        uint64        // of everything random in the switches
+	Scale   results.Scale // Mode "", "none", results.SlowMotion or Shrunk; Factor > 0 with the latter
+	SSHD    string        // every host's SSH server: Embedded (default) or OpenSSH
+	Switch  string        // what every switch is: Soft (default) or BMv2
+	Queue   string        // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
+	Offload bool          // frames change hands as super-frames; see softswitch.Config
+	Paced   bool          // TCP is of senders that keep to their NIC's rate: it begins with a window, and has buffers, that slow motion needs, which others fill at once
+	Serial  bool          // hosts' NICs take no more from senders than their rate, who know nothing of it: programs of others
+	Seed    uint64        // of everything random in the switches
 	// Beat is the shortest time that matters: by it lateness is judged, and how long switches
 	// may rest. 0: the shortest round trip of a Frame, as for whatever counts packets.
 	Beat    time.Duration
-	Frame   int                          // bytes of a packet's frame; 0: 1024
-	PcapDir string                       // directory for one capture per switch port; empty: none
-	Impair  map[string]testbed.LinkState // by directed link, from the start
-	Slow    map[string]float64           // parts of its rate that a directed link lacks, 0 to 1, which Inventory does not tell
-	Log     io.Writer                    // what hosts and switches print to stderr; nil: nowhere
-	Exe     string                       // program with the hidden verb netns-host; empty: this one
+	Frame   int                // bytes of a packet's frame; 0: 1024
+	PcapDir string             // directory for one capture per switch port; empty: none
+	Slow    map[string]float64 // parts of its rate that a directed link lacks, 0 to 1, which Inventory does not tell
+	Log     io.Writer          // what hosts and switches print to stderr; nil: nowhere
+	Exe     string             // program with the hidden verb netns-host; empty: this one
 
 	bmv2 string // where it is
 }
@@ -137,11 +135,6 @@ func Up(ctx context.Context, inv *inventory.Inventory, opts Options) (_ *Fabric,
 	defer cancel()
 	if err := f.powerOn(ctx, opts); err != nil {
 		return nil, err
-	}
-	for link, s := range opts.Impair {
-		if err := f.SetLink(ctx, link, s); err != nil {
-			return nil, err
-		}
 	}
 	return f, nil
 }

@@ -317,9 +317,6 @@ func (l *layout) scale(opts Options) {
 		if s.Kind == inventory.Quantum && s.SHARP.Trees > 0 {
 			s.Aggregators = quantumAggregators
 		}
-		if opts.Aggregators > 0 && s.Aggregators > 0 {
-			s.Aggregators = opts.Aggregators
-		}
 	}
 }
 

@@ -90,11 +90,13 @@ func (b *buffer) bytes() []byte {
 	return slices.Clip(b.said)
 }
 
+// linger is how long servers may take to end after their clients.
+const linger = 5 * time.Second
+
 // Options bound a Run.
 type Options struct {
 	Ready  time.Duration // for servers to listen; 0: 10 s
 	Limit  time.Duration // for clients to end; 0: no limit
-	Linger time.Duration // for servers to end after their clients; 0: 5 s
 }
 
 // Run starts servers, waits until they listen, starts all clients together, waits for their
@@ -105,7 +107,6 @@ type Options struct {
 // answers.
 func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options) (_ []Output, err error) {
 	o.Ready = cmp.Or(o.Ready, 10*time.Second)
-	o.Linger = cmp.Or(o.Linger, 5*time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	procs := make([]*process, 0, len(servers)+len(clients))
@@ -188,7 +189,7 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 			return outputs(), fmt.Errorf("%s: %w", waitingFor(procs[len(servers):]), context.Cause(ctx))
 		}
 	}
-	wctx, stop := context.WithTimeout(ctx, o.Linger)
+	wctx, stop := context.WithTimeout(ctx, linger)
 	defer stop()
 	for _, p := range procs[:len(servers)] {
 		select { // a one-off server ends with its client
