@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -65,12 +66,11 @@ func (f *Fabric) PID(node string) (int, error) {
 }
 
 func (f *Fabric) node(name string) (int, error) {
-	for i := range f.layout.nodes {
-		if f.layout.nodes[i].Name == name {
-			return i, nil
-		}
+	i := slices.IndexFunc(f.layout.nodes, func(n nodeConfig) bool { return n.Name == name })
+	if i < 0 {
+		return 0, fmt.Errorf("no host or switch %q", name)
 	}
-	return 0, fmt.Errorf("no host or switch %q", name)
+	return i, nil
 }
 
 // powerOff ends everything on this host but this process, which is its power supply.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -120,14 +121,9 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 // ncclRowOf is a row, once out of place and once in place. Not ok: it only looks like one.
 func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err error) {
 	extra := len(fields) - len(columns)
-	stamp := -1
-	for i, c := range columns {
-		if c == "timestamp" {
-			stamp = i
-		}
-	}
+	stamp := slices.Index(columns, "timestamp")
 	if stamp >= 0 && extra > 0 { // a date and a time of day in one column
-		fields = append(append(append([]string(nil), fields[:stamp]...), strings.Join(fields[stamp:stamp+extra+1], " ")), fields[stamp+extra+1:]...)
+		fields = slices.Concat(fields[:stamp], []string{strings.Join(fields[stamp:stamp+extra+1], " ")}, fields[stamp+extra+1:])
 		extra = 0
 	}
 	if extra < 0 {

@@ -95,8 +95,8 @@ const linger = 5 * time.Second
 
 // Options bound a Run.
 type Options struct {
-	Ready  time.Duration // for servers to listen; 0: 10 s
-	Limit  time.Duration // for clients to end; 0: no limit
+	Ready time.Duration // for servers to listen; 0: 10 s
+	Limit time.Duration // for clients to end; 0: no limit
 }
 
 // Run starts servers, waits until they listen, starts all clients together, waits for their
