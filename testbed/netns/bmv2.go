@@ -66,7 +66,7 @@ func bmv2Main(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) (e
 	for i := range c.Switch.Ports {
 		p := &c.Switch.Ports[i]
 		p.Inner, ports[p.Number] = innerDevice(p.Number), bmv2Device(p.Number)
-		reqs = append(reqs, newVeth(vethEnd{name: p.Inner}, vethEnd{name: ports[p.Number]}))
+		reqs = append(reqs, newVeth(0, vethEnd{name: p.Inner}, vethEnd{name: ports[p.Number]}))
 	}
 	err = apply(reqs...)
 	reqs = nil

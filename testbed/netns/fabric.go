@@ -268,13 +268,12 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 			for _, i := range append([]int{first}, drain(started)...) {
 				up[i] = true
 				touched[i] = true
-				reqs = append(reqs, newVeth(
-					vethEnd{name: mgmtPort(i), group: mgmtGroup, master: bridge, up: true},
+				reqs = append(reqs, newVeth(bridge, vethEnd{name: mgmtPort(i)},
 					vethEnd{name: mgmtDevice, pid: f.procs[i].cmd.Process.Pid}))
 				for _, c := range cables[i] {
 					if up[c.a] && up[c.b] {
 						touched[c.a], touched[c.b] = true, true
-						reqs = append(reqs, newVeth(
+						reqs = append(reqs, newVeth(0,
 							vethEnd{name: c.aDev, mac: c.aMAC, pid: f.procs[c.a].cmd.Process.Pid},
 							vethEnd{name: c.bDev, mac: c.bMAC, pid: f.procs[c.b].cmd.Process.Pid}))
 					}

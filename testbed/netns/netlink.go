@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"time"
@@ -15,10 +16,10 @@ import (
 	"github.com/inabench/inabench/testbed/softswitch"
 )
 
-// A request is one netlink message and, for error messages, what it does.
+// A request is something to have of the kernel and, for error messages, what it is.
 type request struct {
 	what string
-	*nl.NetlinkRequest
+	do   func() error
 }
 
 // apply makes the requests in order in the network namespace of this process. Every one is tried; the errors of those that
@@ -26,157 +27,103 @@ type request struct {
 func apply(reqs ...request) error {
 	var errs []error
 	for _, q := range reqs {
-		if _, err := q.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		if err := q.do(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", q.what, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func newRequest(proto, flags int, format string, args ...any) request {
-	return request{fmt.Sprintf(format, args...), nl.NewNetlinkRequest(proto, flags|unix.NLM_F_ACK)}
-}
-
-// ifinfo is about a device, by its index, or a new one, with 0: its flags in change become what they are in flags.
-func ifinfo(index int, flags, change uint32) *nl.IfInfomsg {
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Flags, msg.Change = int32(index), flags, change
-	return msg
-}
-
-// vethEnd is one end of a cable.
+// A vethEnd is one end of a cable.
 type vethEnd struct {
-	name   string
-	mac    []byte // nil: the kernel chooses
-	pid    int    // the process whose network namespace it is put into; 0: this one
-	master int    // interface index of a bridge to join
-	group  uint32 // 0: the default group
-	up     bool
+	name string
+	mac  net.HardwareAddr // nil: the kernel chooses
+	pid  int              // the process whose network namespace it is put into; 0: this one
 }
 
-func (e vethEnd) flags() uint32 {
-	if e.up {
-		return unix.IFF_UP
+func (e vethEnd) namespace() any {
+	if e.pid == 0 {
+		return nil
 	}
-	return 0
-}
-
-// attrs gives each to what a veth end is made of.
-func (e vethEnd) attrs(add func(attr int, data []byte)) {
-	add(unix.IFLA_IFNAME, nl.ZeroTerminated(e.name))
-	add(unix.IFLA_TXQLEN, nl.Uint32Attr(1000))
-	add(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(1))
-	add(unix.IFLA_NUM_RX_QUEUES, nl.Uint32Attr(1))
-	if e.mac != nil {
-		add(unix.IFLA_ADDRESS, e.mac)
-	}
-	if e.pid != 0 {
-		add(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.pid)))
-	}
-	if e.master != 0 {
-		add(unix.IFLA_MASTER, nl.Uint32Attr(uint32(e.master)))
-	}
-	if e.group != 0 {
-		add(unix.IFLA_GROUP, nl.Uint32Attr(e.group))
-	}
+	return netlink.NsPid(e.pid)
 }
 
 // newVeth makes a cable with each end at once in the namespace it belongs to, so
-// that there never is a device which nobody owns.
-func newVeth(a, b vethEnd) request {
-	q := newRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "create veth %s - %s", a.name, b.name)
-	q.AddData(ifinfo(0, a.flags(), a.flags()))
-	a.attrs(func(attr int, data []byte) { q.AddData(nl.NewRtAttr(attr, data)) })
-	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
-	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
-	peer.AddChild(ifinfo(0, b.flags(), b.flags()))
-	b.attrs(func(attr int, data []byte) { peer.AddRtAttr(attr, data) })
-	q.AddData(info)
-	return q
+// that there never is a device which nobody owns. With the index of the management network's bridge the first end
+// is a port of it, and up; 0: no port.
+func newVeth(bridge int, a, b vethEnd) request {
+	attrs := netlink.LinkAttrs{
+		Name: a.name, HardwareAddr: a.mac, Namespace: a.namespace(),
+		TxQLen: 1000, NumTxQueues: 1, NumRxQueues: 1, // of both ends
+	}
+	if bridge != 0 {
+		attrs.MasterIndex, attrs.Group, attrs.Flags = bridge, mgmtGroup, net.FlagUp
+	}
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerHardwareAddr, veth.PeerNamespace = b.name, b.mac, b.namespace()
+	return request{fmt.Sprintf("create veth %s - %s", a.name, b.name), func() error { return netlink.LinkAdd(veth) }}
 }
 
 // newBridge makes a bridge that is up, forwards at once and does not snoop.
 func newBridge(name string, group uint32) request {
-	q := newRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "create bridge %s", name)
-	q.AddData(ifinfo(0, unix.IFF_UP, unix.IFF_UP))
-	q.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
-	q.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
-	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
-	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_MCAST_SNOOPING, []byte{0})
-	q.AddData(info)
-	return q
+	bridge := &netlink.Bridge{
+		LinkAttrs:         netlink.LinkAttrs{Name: name, Group: group, Flags: net.FlagUp, TxQLen: -1},
+		MulticastSnooping: new(bool),
+	}
+	return request{"create bridge " + name, func() error { return netlink.LinkAdd(bridge) }}
 }
 
 // deleteGroup removes every device of a group in one go: the kernel then waits
 // once for all of them.
 func deleteGroup(group uint32) request {
-	q := newRequest(unix.RTM_DELLINK, 0, "delete management network")
-	q.AddData(ifinfo(0, 0, 0))
+	q := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
+	q.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	q.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
-	return q
+	return request{"delete management network", func() error {
+		_, err := q.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	}}
 }
 
 func linkUp(index int, name string) request {
-	q := newRequest(unix.RTM_NEWLINK, 0, "set %s up", name)
-	q.AddData(ifinfo(index, unix.IFF_UP, unix.IFF_UP))
-	return q
+	return request{fmt.Sprintf("set %s up", name), func() error { return netlink.LinkSetUp(device(index)) }}
 }
 
 func linkDown(index int, name string) request {
-	q := newRequest(unix.RTM_NEWLINK, 0, "set %s down", name)
-	q.AddData(ifinfo(index, 0, unix.IFF_UP))
-	return q
+	return request{fmt.Sprintf("set %s down", name), func() error { return netlink.LinkSetDown(device(index)) }}
+}
+
+func device(index int) netlink.Link {
+	return &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}
 }
 
 // addAddress gives a device an address. With onlink false the prefix is only
 // shown: no route to it is made.
 func addAddress(index int, a netip.Prefix, onlink bool) request {
-	q := newRequest(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add address %s", a)
-	msg := nl.NewIfAddrmsg(unix.AF_INET)
-	msg.Index = uint32(index)
-	msg.Prefixlen = uint8(a.Bits())
-	q.AddData(msg)
-	ip := a.Addr().AsSlice()
-	q.AddData(nl.NewRtAttr(unix.IFA_LOCAL, ip))
-	q.AddData(nl.NewRtAttr(unix.IFA_ADDRESS, ip))
+	addr := &netlink.Addr{LinkIndex: index, IPNet: ipNet(a), Broadcast: net.IPv4zero} // none
 	if !onlink {
-		q.AddData(nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NOPREFIXROUTE)))
+		addr.Flags = unix.IFA_F_NOPREFIXROUTE
 	}
-	return q
+	return request{fmt.Sprintf("add address %s", a), func() error { return netlink.AddrAdd(nil, addr) }}
+}
+
+// ipNet is an IPv4 prefix with the address in it, as package net has it.
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }
 
 // addRoute routes dst out of a device, through a gateway when it is valid. The
 // lowest metric is taken by sockets that are bound to no device. TCP begins with a window of so
 // many segments there; 0: as the kernel has it.
-func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metric, window uint32) request {
-	q := newRequest(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add route %s", dst)
-	msg := nl.NewRtMsg()
-	msg.Family = unix.AF_INET
-	msg.Dst_len = uint8(dst.Bits())
-	msg.Scope = unix.RT_SCOPE_LINK
-	if via.IsValid() {
-		msg.Scope = unix.RT_SCOPE_UNIVERSE
-		msg.Flags = unix.RTNH_F_ONLINK
-	}
-	q.AddData(msg)
-	if dst.Bits() > 0 {
-		q.AddData(nl.NewRtAttr(unix.RTA_DST, dst.Addr().AsSlice()))
+func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metric, window int) request {
+	route := &netlink.Route{
+		LinkIndex: index, Dst: ipNet(dst), Src: src.AsSlice(), Scope: netlink.SCOPE_LINK,
+		Priority: metric, InitCwnd: window, InitRwnd: window,
 	}
 	if via.IsValid() {
-		q.AddData(nl.NewRtAttr(unix.RTA_GATEWAY, via.AsSlice()))
+		route.Gw, route.Scope, route.Flags = via.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
 	}
-	q.AddData(nl.NewRtAttr(unix.RTA_PREFSRC, src.AsSlice()))
-	q.AddData(nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(index))))
-	q.AddData(nl.NewRtAttr(unix.RTA_PRIORITY, nl.Uint32Attr(metric)))
-	if window > 0 {
-		metrics := nl.NewRtAttr(unix.RTA_METRICS, nil)
-		metrics.AddRtAttr(unix.RTAX_INITCWND, nl.Uint32Attr(window))
-		metrics.AddRtAttr(unix.RTAX_INITRWND, nl.Uint32Attr(window))
-		q.AddData(metrics)
-	}
-	return q
+	return request{fmt.Sprintf("add route %s", dst), func() error { return netlink.RouteAdd(route) }}
 }
 
 // serialise has a device take frames at a rate, bit/s, as a NIC does: what its host has more waits there, where TCP
@@ -209,12 +156,9 @@ const timerSlack = time.Millisecond
 const openWindow = 512
 
 // addNeighbour states the MAC address of ip for good: no ARP.
-func addNeighbour(index int, ip netip.Addr, mac []byte) request {
-	q := newRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, "add neighbour %s", ip)
-	q.AddData(&netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(index), State: unix.NUD_PERMANENT})
-	q.AddData(nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()))
-	q.AddData(nl.NewRtAttr(unix.NDA_LLADDR, mac))
-	return q
+func addNeighbour(index int, ip netip.Addr, mac net.HardwareAddr) request {
+	neigh := &netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac}
+	return request{fmt.Sprintf("add neighbour %s", ip), func() error { return netlink.NeighSet(neigh) }}
 }
 
 // ifIndex is the index of a device in this network namespace.

@@ -262,7 +262,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 	// on what this machine prefers for the Internet.
 	sysctl("0", "ipv4/tcp_slow_start_after_idle")
 	sysctl("reno", "ipv4/tcp_congestion_control") // which nobody may forbid
-	window := uint32(0)                           // as the kernel has it
+	window := 0                                   // as the kernel has it
 	if c.Paced {
 		// Room for what is on its way in slow motion, from the first round trip on: the kernel
 		// counts some bytes and a half for each of payload.
@@ -294,7 +294,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 				return nil, fmt.Errorf("device %s: %w", nic.Device, err)
 			}
 		}
-		metric := uint32(100 + i) // the first is the default; bound sockets use their own
+		metric := 100 + i // the first is the default; bound sockets use their own
 		reqs = append(reqs,
 			addAddress(index, nic.Address, false),
 			linkUp(index, nic.Device),
