@@ -9,7 +9,6 @@ require (
 	github.com/chromedp/chromedp v0.23.0
 	github.com/google/go-cmp v0.7.0
 	github.com/gopacket/gopacket v1.7.7
-	github.com/kevinburke/ssh_config v1.6.0
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/openconfig/gnmi v0.14.1
 	github.com/p4lang/p4runtime v1.5.0

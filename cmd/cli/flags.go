@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Flags that several commands share. Each can come from the environment.
@@ -138,21 +139,14 @@ func version() string {
 	if v != "" && v != "(devel)" {
 		return v
 	}
-	var rev, dirty string
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			rev = s.Value[:min(12, len(s.Value))]
-		case "vcs.modified":
-			if s.Value == "true" {
-				dirty = "+changes"
-			}
-		}
+	rev, dirty := hosts.Setting(info, "vcs.revision"), ""
+	if hosts.Setting(info, "vcs.modified") == "true" {
+		dirty = "+changes"
 	}
 	if rev == "" {
 		return "devel"
 	}
-	return "devel-" + rev + dirty
+	return "devel-" + rev[:min(12, len(rev))] + dirty
 }
 
 // terminal describes a stream: whether a person reads it, how wide it is, and

@@ -172,8 +172,6 @@ type cableless struct {
 	stuck bool
 }
 
-func (c *cableless) Ports() []uint32 { return []uint32{1, 2} }
-
 func (c *cableless) DeleteJob(uint16) error {
 	if c.stuck {
 		return errors.New("the driver does not answer")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -348,36 +347,6 @@ func TestRingTime(t *testing.T) {
 		if got := c.cfg.ringTime(); got != c.want {
 			t.Errorf("%+v: %v s, want %v", c.cfg, got, c.want)
 		}
-	}
-}
-
-func TestHistogram(t *testing.T) {
-	for v := range uint64(1 << 16) {
-		if b := bucket(v); v > 0 && b < bucket(v-1) || b > bucket(v+1) || bucket(v+1)-b > 1 {
-			t.Fatalf("buckets of %d.. are %d, %d", v, b, bucket(v+1))
-		}
-	}
-	var h histogram
-	if h.quantile(.99) != 0 {
-		t.Error("quantile of nothing")
-	}
-	rng := rand.New(rand.NewPCG(1, 1))
-	var all []time.Duration
-	for range 10_000 {
-		d := time.Duration(rng.ExpFloat64() * 1e6)
-		all = append(all, d)
-		h.add(d)
-	}
-	h.add(-5) // early is not late
-	slices.Sort(all)
-	for _, q := range []float64{.5, .9, .99, .999} {
-		want, got := all[int(q*float64(len(all)))], h.quantile(q)
-		if got < want*7/8 || got > want*8/7+1 {
-			t.Errorf("quantile %v is %v, want %v", q, got, want)
-		}
-	}
-	if h.quantile(1) != all[len(all)-1] || h.max != all[len(all)-1] {
-		t.Errorf("largest is %v, want %v", h.quantile(1), all[len(all)-1])
 	}
 }
 

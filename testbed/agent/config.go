@@ -260,7 +260,7 @@ type Stats struct {
 	// up, because the others have died or have ended elsewhere.
 	Outstanding int64 `json:"outstanding"`
 	// PS: gradient packets that arrived, resends and duplicates included, and PSNs
-	// completed from them: see ina.Share. Arrived = Merged + Duplicates + Conflicts +
+	// completed from them. Arrived = Merged + Duplicates + Conflicts +
 	// Outdated. Evicted are PSNs given up incomplete.
 	Arrived   int64 `json:"arrived"`
 	Completed int64 `json:"completed"`

@@ -34,10 +34,7 @@ type rank struct {
 }
 
 func newRank(cfg Config, c *udp.Clock) (*rank, error) {
-	speed := cfg.Speed
-	if speed == 0 {
-		speed = 1
-	}
+	speed := cmp.Or(cfg.Speed, 1)
 	if !(speed > 0) || !(cfg.Compute >= 0) || cfg.Compute > maxStep {
 		return nil, fmt.Errorf("%w: iterations that compute %v s at %v times the speed", ErrConfig, cfg.Compute, speed)
 	}

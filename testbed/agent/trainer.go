@@ -94,10 +94,7 @@ func (cfg *Config) pattern() (Pattern, error) {
 		return Pattern{}, fmt.Errorf("%w: a trainer needs a pattern", ErrConfig)
 	}
 	p := Pattern{Step: cfg.Pattern.Step, Ops: slices.Clone(cfg.Pattern.Ops)}
-	speed := cfg.Speed
-	if speed == 0 {
-		speed = 1
-	}
+	speed := cmp.Or(cfg.Speed, 1)
 	if !(speed > 0) || !(p.Step >= 0) || p.Step > maxStep {
 		return Pattern{}, fmt.Errorf("%w: steps of %v s at %v times the speed", ErrConfig, p.Step, speed)
 	}

@@ -367,21 +367,6 @@ func spent(proc string) (float64, error) {
 
 // machine is the processor time that all cores together were not idle, seconds.
 func machine(stat string) (float64, error) {
-	text, err := bounded.ReadFile(stat, bounded.Config)
-	if err != nil {
-		return 0, err
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	total := 0.0
-	for i, field := range strings.Fields(line) {
-		if i == 0 || i == 4 || i == 5 || i > 8 { // "cpu", idle, iowait; guest time is in user time
-			continue
-		}
-		ticks, err := strconv.ParseFloat(field, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", stat, err)
-		}
-		total += ticks / 100 // USER_HZ
-	}
-	return total, nil
+	all, idle, err := netns.Ticks(stat)
+	return float64(all-idle) / 100, err // USER_HZ
 }

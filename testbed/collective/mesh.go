@@ -194,13 +194,8 @@ var abortCodes = []error{ErrGone, ErrSilent, ErrMismatch}
 // NewMesh listens for the other ranks.
 func NewMesh(cfg MeshConfig) (*Mesh, error) {
 	n := cfg.Schedule.Workers
-	switch {
-	case n < 2 || n > ina.MaxWorkers:
-		return nil, fmt.Errorf("%w: %d ranks, want 2..%d", ErrConfig, n, ina.MaxWorkers)
-	case cfg.Rank < 0 || cfg.Rank >= n:
-		return nil, fmt.Errorf("%w: rank %d of %d", ErrConfig, cfg.Rank, n)
-	case cfg.Job == 0 || cfg.Job > ina.MaxJob:
-		return nil, fmt.Errorf("%w: job %d outside 1..%d", ErrConfig, cfg.Job, ina.MaxJob)
+	if err := checkRank(cfg.Job, cfg.Rank, n); err != nil {
+		return nil, err
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	m := &Mesh{
@@ -688,19 +683,6 @@ func (m *Mesh) traffic() (t Traffic) {
 		}
 	}
 	return t
-}
-
-// AllReduce sums the reference gradients of the ranks, as Fill, Exchange and Check do. Of op it
-// knows neither Asked nor Vote.
-func (m *Mesh) AllReduce(op Op) (Reduced, error) {
-	m.Fill(op)
-	stop, err := m.Exchange(op)
-	if err != nil {
-		return Reduced{}, err
-	}
-	r := Reduced{Stop: stop}
-	r.Checked, r.Wrong = m.Check(op)
-	return r, nil
 }
 
 // Fill makes this rank's gradients.

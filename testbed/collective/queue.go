@@ -66,16 +66,13 @@ type Queue struct {
 type Operation struct {
 	Bytes int64
 	// When it was requested, when it began and ended, and what came of it: valid when
-	// Done's channel is closed.
+	// Wait has waited for it.
 	Requested, Began, Ended time.Duration
 	Outcome                 Outcome
 	Err                     error
 
 	done chan struct{}
 }
-
-// Done is closed when the operation has ended.
-func (o *Operation) Done() <-chan struct{} { return o.done }
 
 // QueueStats are totals. Durations are seconds.
 type QueueStats struct {

@@ -252,3 +252,6 @@ func BenchmarkLaunch(b *testing.B) {
 		b.ReportMetric(q.Stats().Launch.Sum/float64(b.N)*1e9, "ns/launch")
 	})
 }
+
+// Done is closed when the operation has ended.
+func (o *Operation) Done() <-chan struct{} { return o.done }

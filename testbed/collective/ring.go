@@ -101,13 +101,8 @@ var (
 // NewRing opens the port on which the rank before this one will connect.
 func NewRing(cfg RingConfig) (*Ring, error) {
 	n := len(cfg.Peers)
-	switch {
-	case n < 2 || n > ina.MaxWorkers:
-		return nil, fmt.Errorf("%w: %d ranks, want 2..%d", ErrConfig, n, ina.MaxWorkers)
-	case cfg.Rank < 0 || cfg.Rank >= n:
-		return nil, fmt.Errorf("%w: rank %d of %d", ErrConfig, cfg.Rank, n)
-	case cfg.Job == 0 || cfg.Job > ina.MaxJob:
-		return nil, fmt.Errorf("%w: job %d outside 1..%d", ErrConfig, cfg.Job, ina.MaxJob)
+	if err := checkRank(cfg.Job, cfg.Rank, n); err != nil {
+		return nil, err
 	}
 	var addrs [2]netip.Addr
 	for i, rank := range [2]int{cfg.Rank, (cfg.Rank + 1) % n} {
@@ -130,6 +125,19 @@ func NewRing(cfg RingConfig) (*Ring, error) {
 	}
 	r.ln = ln
 	return r, nil
+}
+
+// checkRank is an error if there cannot be such a rank of a job with so many.
+func checkRank(job uint16, rank, n int) error {
+	switch {
+	case n < 2 || n > ina.MaxWorkers:
+		return fmt.Errorf("%w: %d ranks, want 2..%d", ErrConfig, n, ina.MaxWorkers)
+	case rank < 0 || rank >= n:
+		return fmt.Errorf("%w: rank %d of %d", ErrConfig, rank, n)
+	case job == 0 || job > ina.MaxJob:
+		return fmt.Errorf("%w: job %d outside 1..%d", ErrConfig, job, ina.MaxJob)
+	}
+	return nil
 }
 
 // Close stops listening, and ends what is under way with an error. Any goroutine may call

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,10 +73,7 @@ func newTree(cfg Config, t Tree, alive func(index int64) error) (*tree, error) {
 	if cfg.LineRate > 0 {
 		k.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / cfg.LineRate * 1e9
 	}
-	k.rest = cfg.Rest
-	if k.rest == 0 {
-		k.rest = min(time.Duration(restPackets*k.gap), time.Duration(float64(t.Window)/4*k.gap), maxRest)
-	}
+	k.rest = cmp.Or(cfg.Rest, min(time.Duration(restPackets*k.gap), time.Duration(float64(t.Window)/4*k.gap), maxRest))
 	if k.held = cfg.Held; k.held == nil {
 		k.held = func(int64, bool) {}
 	}

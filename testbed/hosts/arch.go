@@ -59,8 +59,8 @@ func programFor(own *debug.BuildInfo, dirs []string, arch string) (string, error
 			continue
 		case err != nil:
 			err = fmt.Errorf("%s: %w", path, err)
-		case setting(info, "GOOS") != "linux" || setting(info, "GOARCH") != arch:
-			err = fmt.Errorf("%s is for %s/%s", path, setting(info, "GOOS"), setting(info, "GOARCH"))
+		case Setting(info, "GOOS") != "linux" || Setting(info, "GOARCH") != arch:
+			err = fmt.Errorf("%s is for %s/%s", path, Setting(info, "GOOS"), Setting(info, "GOARCH"))
 		case release(info) != release(own):
 			err = fmt.Errorf("%s is of another release: %s, and this one is %s", path, release(info), release(own))
 		default:
@@ -76,14 +76,15 @@ func programFor(own *debug.BuildInfo, dirs []string, arch string) (string, error
 
 // release is what a program was built of.
 func release(info *debug.BuildInfo) string {
-	said := []string{info.Path, info.Main.Version, setting(info, "vcs.revision")}
-	if setting(info, "vcs.modified") == "true" {
+	said := []string{info.Path, info.Main.Version, Setting(info, "vcs.revision")}
+	if Setting(info, "vcs.modified") == "true" {
 		said = append(said, "with changes")
 	}
 	return strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), " ")
 }
 
-func setting(info *debug.BuildInfo, key string) string {
+// Setting is what a program was built with, by a key of debug.BuildSetting, such as "vcs.revision"; empty: nobody says.
+func Setting(info *debug.BuildInfo, key string) string {
 	for _, s := range info.Settings {
 		if s.Key == key {
 			return s.Value

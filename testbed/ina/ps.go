@@ -198,27 +198,6 @@ func (p *PS) answer(e *psSlot, frame []byte, asks uint64) ([]byte, uint64) {
 // Stats returns the totals so far.
 func (p *PS) Stats() PSStats { return p.stats }
 
-// Share is how much of the aggregation was done before packets reached the PS.
-func (s PSStats) Share(workers int) float64 {
-	return Share(workers, float64(s.Arrived), float64(s.Completed))
-}
-
-// Share is the aggregated share of a job of so many workers of whose PSNs so many were
-// completed from so many packets: (n - p)/(n - 1), p = arrived/completed. It is 1 when
-// every PSN arrived as one sum, 0 when every worker's packet did, and negative when resends
-// made it more. It is 1 for one worker, and 0 before a PSN was completed. Counted at the PS
-// it is what aggregation saved on the last link; a switch that counts what it granted knows
-// nothing of the partial sums that resends push out of it later, nor of the resends.
-func Share(workers int, arrived, completed float64) float64 {
-	if completed == 0 {
-		return 0
-	}
-	if workers < 2 {
-		return 1
-	}
-	return (float64(workers) - arrived/completed) / float64(workers-1)
-}
-
 // addLanes adds src to dst, lanes in wire order, and reports whether one wrapped.
 func addLanes(dst, src []byte) bool {
 	var wrapped uint64

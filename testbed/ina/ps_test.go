@@ -94,25 +94,6 @@ func TestPS(t *testing.T) {
 	}
 }
 
-func TestShare(t *testing.T) {
-	cases := []struct {
-		stats   PSStats
-		workers int
-		want    float64
-	}{
-		{PSStats{}, 4, 0},
-		{PSStats{Arrived: 10, Completed: 10}, 4, 1},
-		{PSStats{Arrived: 40, Completed: 10}, 4, 0},
-		{PSStats{Arrived: 25, Completed: 10}, 4, .5},
-		{PSStats{Arrived: 10, Completed: 10}, 1, 1},
-	}
-	for _, c := range cases {
-		if got := c.stats.Share(c.workers); got != c.want {
-			t.Errorf("share of %+v with %d workers is %v, want %v", c.stats, c.workers, got, c.want)
-		}
-	}
-}
-
 func TestNewPSRefuses(t *testing.T) {
 	good := PSConfig{Job: 1, Workers: 2, Lanes: 240, Window: 8}
 	if _, err := NewPS(good); err != nil {

@@ -104,10 +104,6 @@ func (r *Reducer) State() OpState { return r.state }
 // Lock is the PSN of the latest operation's lock.
 func (r *Reducer) Lock() uint32 { return r.w.psn(r.op.first) }
 
-// Refusals is how many switches, at least, refused the latest operation, as all workers
-// were told: 0 unless it is OpRefused.
-func (r *Reducer) Refusals() uint32 { return r.refusals % veto }
-
 // Vetoes is how many workers refused the latest operation, as all were told.
 func (r *Reducer) Vetoes() int { return int(r.refusals / veto) }
 
@@ -140,9 +136,6 @@ func (r *Reducer) Receive(b []byte, t time.Duration) bool {
 // Next returns the PSN to be sent next and when the window opened for it; not ok while
 // there is none.
 func (r *Reducer) Next() (psn uint32, opened time.Duration, ok bool) { return r.w.Next() }
-
-// PacketLen is the UDP payload bytes of the longest packet.
-func (r *Reducer) PacketLen() int { return max(r.w.PacketLen(), HeaderLen+4*OpLanes) }
 
 // Send writes the next packet to b, to be transmitted at t, and returns its length, or
 // 0 when Next is not ok.

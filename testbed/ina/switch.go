@@ -249,17 +249,6 @@ func (s *Switch) Reset() {
 	s.resources = make(map[uint32]*resource)
 }
 
-// Taken is the number of aggregators in use.
-func (s *Switch) Taken() int {
-	n := 0
-	for i := range s.aggs {
-		if s.aggs[i].job != 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // SetJob installs e in place of any earlier entry of e.Job, whose aggregators are
 // freed and decisions forgotten; counters go on. A job changed while its packets are
 // under way recovers by resends in statistical mode. In synchronous mode it may hang:

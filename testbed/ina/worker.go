@@ -489,9 +489,6 @@ func (w *Worker) Dither(psn uint32) float64 { return w.ref.Dither(psn) }
 // Scatter is Reference.Scatter of this worker's job.
 func (w *Worker) Scatter(block uint32) [Block]float64 { return w.ref.Scatter(block) }
 
-// Window is the present window in packets.
-func (w *Worker) Window() float64 { return w.cwnd }
-
 // Stats returns the totals so far.
 func (w *Worker) Stats() WorkerStats { return w.stats }
 

@@ -62,17 +62,13 @@ func bmv2Main(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) (e
 		return errors.Join(err, json.NewEncoder(out).Encode(softswitch.Reply{Error: err.Error()}))
 	}
 	ports := map[uint32]string{}
-	r, err := newRTNL()
-	if err != nil {
-		return fail(err)
-	}
 	var reqs []request
 	for i := range c.Switch.Ports {
 		p := &c.Switch.Ports[i]
 		p.Inner, ports[p.Number] = innerDevice(p.Number), bmv2Device(p.Number)
-		reqs = append(reqs, newVeth(vethEnd{name: p.Inner}, vethEnd{name: ports[p.Number]}))
+		reqs = append(reqs, newVeth(0, vethEnd{name: p.Inner}, vethEnd{name: ports[p.Number]}))
 	}
-	err = r.do(reqs...)
+	err = apply(reqs...)
 	reqs = nil
 	for _, p := range c.Switch.Ports {
 		for _, name := range []string{p.Inner, ports[p.Number]} {
@@ -81,15 +77,15 @@ func bmv2Main(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) (e
 			}
 			var index int
 			if err == nil {
-				index, err = r.ifIndex(name)
+				index, err = ifIndex(name)
 			}
 			reqs = append(reqs, linkUp(index, name))
 		}
 	}
 	if err == nil {
-		err = r.do(reqs...)
+		err = apply(reqs...)
 	}
-	if err := errors.Join(err, r.Close()); err != nil {
+	if err != nil {
 		return fail(err)
 	}
 	p, err := bmv2.Start(ctx, c.BMv2, bmv2.Config{Name: c.Name, DeviceID: c.Switch.DeviceID, Listen: c.Switch.Listen, Ports: ports})

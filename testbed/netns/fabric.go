@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,24 +31,22 @@ import (
 
 // Options are how an inventory is emulated.
 type Options struct {
-	Scale       results.Scale // Mode "", "none", results.SlowMotion or Shrunk; Factor > 0 with the latter
-	SSHD        string        // every host's SSH server: Embedded (default) or OpenSSH
-	Switch      string        // what every switch is: Soft (default) or BMv2
-	Queue       string        // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
-	Offload     bool          // frames change hands as super-frames; see softswitch.Config
-	Paced       bool          // TCP is of senders that keep to their NIC's rate: it begins with a window, and has buffers, that slow motion needs, which others fill at once
-	Serial      bool          // hosts' NICs take no more from senders than their rate, who know nothing of it: programs of others
-	Aggregators int           // on every switch that has any; 0: what the inventory says
-	Seed        uint64        // of everything random in the switches
+	Scale   results.Scale // Mode "", "none", results.SlowMotion or Shrunk; Factor > 0 with the latter
+	SSHD    string        // every host's SSH server: Embedded (default) or OpenSSH
+	Switch  string        // what every switch is: Soft (default) or BMv2
+	Queue   string        // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
+	Offload bool          // frames change hands as super-frames; see softswitch.Config
+	Paced   bool          // TCP is of senders that keep to their NIC's rate: it begins with a window, and has buffers, that slow motion needs, which others fill at once
+	Serial  bool          // hosts' NICs take no more from senders than their rate, who know nothing of it: programs of others
+	Seed    uint64        // of everything random in the switches
 	// Beat is the shortest time that matters: by it lateness is judged, and how long switches
 	// may rest. 0: the shortest round trip of a Frame, as for whatever counts packets.
 	Beat    time.Duration
-	Frame   int                          // bytes of a packet's frame; 0: 1024
-	PcapDir string                       // directory for one capture per switch port; empty: none
-	Impair  map[string]testbed.LinkState // by directed link, from the start
-	Slow    map[string]float64           // parts of its rate that a directed link lacks, 0 to 1, which Inventory does not tell
-	Log     io.Writer                    // what hosts and switches print to stderr; nil: nowhere
-	Exe     string                       // program with the hidden verb netns-host; empty: this one
+	Frame   int                // bytes of a packet's frame; 0: 1024
+	PcapDir string             // directory for one capture per switch port; empty: none
+	Slow    map[string]float64 // parts of its rate that a directed link lacks, 0 to 1, which Inventory does not tell
+	Log     io.Writer          // what hosts and switches print to stderr; nil: nowhere
+	Exe     string             // program with the hidden verb netns-host; empty: this one
 
 	bmv2 string // where it is
 }
@@ -60,8 +60,7 @@ const (
 type Fabric struct {
 	layout *layout
 	dir    string
-	procs  []*process // in layout's order; nil where the start failed
-	rtnl   *rtnl
+	procs  []*process                     // in layout's order; nil where the start failed
 	macs   map[[2]string]net.HardwareAddr // host, device
 
 	health  sync.Mutex // one Health at a time: it reads what happened since the last
@@ -73,6 +72,7 @@ type Fabric struct {
 	closing chan struct{}
 	failed  chan struct{} // closed when the first process has died by itself
 	watch   sync.WaitGroup
+	bridged bool // the management network is there, and this fabric's
 
 	mu   sync.Mutex
 	dead []*process
@@ -135,11 +135,6 @@ func Up(ctx context.Context, inv *inventory.Inventory, opts Options) (_ *Fabric,
 	defer cancel()
 	if err := f.powerOn(ctx, opts); err != nil {
 		return nil, err
-	}
-	for link, s := range opts.Impair {
-		if err := f.SetLink(ctx, link, s); err != nil {
-			return nil, err
-		}
 	}
 	return f, nil
 }
@@ -221,18 +216,11 @@ func (f *Fabric) credentials(program string) error {
 // that a host can be configured as soon as it is there.
 func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 	l := f.layout
-	var err error
-	if f.rtnl, err = newRTNL(); err != nil {
-		return err
-	}
 	bridge, err := f.managementBridge()
 	if err != nil {
 		return err
 	}
-	exe := opts.Exe
-	if exe == "" {
-		exe = "/proc/self/exe"
-	}
+	exe := cmp.Or(opts.Exe, "/proc/self/exe")
 	log := opts.Log
 	if log != nil {
 		log = &lockedWriter{w: log}
@@ -265,45 +253,37 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 		return nil
 	})
 	g.Go(func() error {
-		missing := make([]int, len(l.nodes)) // devices a node has yet to get
 		cables := make([][]cable, len(l.nodes))
 		up := make([]bool, len(l.nodes))
-		for i := range l.nodes {
-			missing[i] = 1
-		}
 		for _, c := range l.cables {
-			missing[c.a]++
-			missing[c.b]++
 			cables[c.a] = append(cables[c.a], c)
 			cables[c.b] = append(cables[c.b], c)
 		}
+		wired := func(node int) bool { // all of its devices are there
+			return !slices.ContainsFunc(cables[node], func(c cable) bool { return !up[c.a] || !up[c.b] })
+		}
 		for first := range started {
-			now := append([]int{first}, drain(started)...)
 			var reqs []request
 			touched := map[int]bool{}
-			for _, i := range now {
+			for _, i := range append([]int{first}, drain(started)...) {
 				up[i] = true
-				missing[i]--
 				touched[i] = true
-				reqs = append(reqs, newVeth(
-					vethEnd{name: mgmtPort(i), group: mgmtGroup, master: bridge, up: true},
+				reqs = append(reqs, newVeth(bridge, vethEnd{name: mgmtPort(i)},
 					vethEnd{name: mgmtDevice, pid: f.procs[i].cmd.Process.Pid}))
 				for _, c := range cables[i] {
 					if up[c.a] && up[c.b] {
-						missing[c.a]--
-						missing[c.b]--
 						touched[c.a], touched[c.b] = true, true
-						reqs = append(reqs, newVeth(
+						reqs = append(reqs, newVeth(0,
 							vethEnd{name: c.aDev, mac: c.aMAC, pid: f.procs[c.a].cmd.Process.Pid},
 							vethEnd{name: c.bDev, mac: c.bMAC, pid: f.procs[c.b].cmd.Process.Pid}))
 					}
 				}
 			}
-			if err := f.rtnl.do(reqs...); err != nil {
+			if err := apply(reqs...); err != nil {
 				return f.deathOr(err)
 			}
 			for i := range touched {
-				if missing[i] == 0 {
+				if wired(i) {
 					if err := f.procs[i].send(l.nodes[i]); err != nil {
 						return f.deathOr(err)
 					}
@@ -347,19 +327,18 @@ func (f *Fabric) managementBridge() (int, error) {
 	for _, of := range []string{"all", "default"} {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+of+"/disable_ipv6", []byte("1"), 0)
 	}
-	if err := f.rtnl.do(newBridge(mgmtBridge, mgmtGroup)); err != nil {
+	if err := apply(newBridge(mgmtBridge, mgmtGroup)); err != nil {
 		if errors.Is(err, syscall.EEXIST) {
-			f.rtnl.Close()
-			f.rtnl = nil // the network is another fabric's
-			return 0, fmt.Errorf("%w: an emulation is up already", testbed.ErrBusy)
+			return 0, fmt.Errorf("%w: an emulation is up already", testbed.ErrBusy) // the network is that one's
 		}
 		return 0, err
 	}
-	index, err := f.rtnl.ifIndex(mgmtBridge)
+	f.bridged = true
+	index, err := ifIndex(mgmtBridge)
 	if err != nil {
 		return 0, err
 	}
-	return index, f.rtnl.do(linkUp(1, "lo"), addAddress(index, f.layout.mgmt, true))
+	return index, apply(linkUp(1, "lo"), addAddress(index, f.layout.mgmt, true))
 }
 
 // mgmtPort is the bridge's port towards a node.
@@ -451,8 +430,8 @@ func (f *Fabric) Close(context.Context) error {
 			}
 		}
 		var errs []error
-		if f.rtnl != nil {
-			errs = append(errs, f.rtnl.do(deleteGroup(mgmtGroup)), f.rtnl.Close())
+		if f.bridged {
+			errs = append(errs, apply(deleteGroup(mgmtGroup)))
 		}
 		errs = append(errs, stop(ps, grace))
 		f.watch.Wait()

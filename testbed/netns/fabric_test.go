@@ -311,7 +311,6 @@ func TestUpFails(t *testing.T) {
 		{"cancelled", cancelled, Options{}, "context canceled"},
 		{"no program", t.Context(), Options{Exe: "/does/not/exist"}, "start switch"},
 		{"broken program", t.Context(), Options{Exe: broken}, "exit status 3: no such verb"},
-		{"unknown link", t.Context(), Options{Impair: map[string]testbed.LinkState{"a->b": {}}}, `no link "a->b"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := Up(tt.ctx, rack(1, 2, 2), tt.opts)

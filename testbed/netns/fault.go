@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -25,7 +26,7 @@ func (f *Fabric) Unplug(node string, out bool) error {
 		return err
 	}
 	name := mgmtPort(i)
-	index, err := f.rtnl.ifIndex(name)
+	index, err := ifIndex(name)
 	if err != nil {
 		return fmt.Errorf("management cable of %s: %w", node, err)
 	}
@@ -33,7 +34,7 @@ func (f *Fabric) Unplug(node string, out bool) error {
 	if out {
 		change = linkDown
 	}
-	return f.rtnl.do(change(index, name))
+	return apply(change(index, name))
 }
 
 // Reboot has a host lose its power and come up again: all its processes end at once, nobody is
@@ -65,12 +66,11 @@ func (f *Fabric) PID(node string) (int, error) {
 }
 
 func (f *Fabric) node(name string) (int, error) {
-	for i := range f.layout.nodes {
-		if f.layout.nodes[i].Name == name {
-			return i, nil
-		}
+	i := slices.IndexFunc(f.layout.nodes, func(n nodeConfig) bool { return n.Name == name })
+	if i < 0 {
+		return 0, fmt.Errorf("no host or switch %q", name)
 	}
-	return 0, fmt.Errorf("no host or switch %q", name)
+	return i, nil
 }
 
 // powerOff ends everything on this host but this process, which is its power supply.

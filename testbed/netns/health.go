@@ -40,11 +40,7 @@ func (f *Fabric) SetLink(ctx context.Context, link string, s testbed.LinkState) 
 	if !ok {
 		return fmt.Errorf("no link %q", link)
 	}
-	dir := "egress"
-	if end.ingress {
-		dir = "ingress"
-	}
-	c := softswitch.Command{Cmd: "impair", Port: end.port, Dir: dir, Impair: softswitch.Impair(s)}
+	c := softswitch.Command{Cmd: "impair", Port: end.port, Dir: end.dir(), Impair: softswitch.Impair(s)}
 	if _, err := command(ctx, f.procs[end.node], c); err != nil {
 		return fmt.Errorf("link %s: %w", link, err)
 	}
@@ -158,21 +154,21 @@ func (f *Fabric) ask(ctx context.Context, cmd string) ([]softswitch.Reply, error
 func (f *Fabric) SwitchHealth(ctx context.Context) ([]softswitch.Health, error) {
 	f.health.Lock()
 	defer f.health.Unlock()
-	select {
-	case <-f.closing:
-		return nil, errClosed
-	default:
+	replies, err := f.ask(ctx, "health")
+	if err != nil {
+		return nil, err
 	}
 	var out []softswitch.Health
-	for _, p := range f.procs[len(f.layout.inv.Hosts):] {
-		r, err := command(ctx, p, softswitch.Command{Cmd: "health"})
-		if err != nil {
-			return nil, err
-		}
-		if r.Health == nil {
+	for i, r := range replies {
+		p := f.switches()[i]
+		switch {
+		case r.Health != nil:
+			out = append(out, *r.Health)
+		case !p.alive():
+			return nil, p.died()
+		default:
 			return nil, fmt.Errorf("%s: no health in its answer", p.name)
 		}
-		out = append(out, *r.Health)
 	}
 	return out, nil
 }
@@ -240,28 +236,39 @@ func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []result
 	return ts
 }
 
+// Ticks are what the cores of a machine have had of time, by its /proc/stat: all of it, and that in which they were idle, in
+// hundredths of a second.
+func Ticks(stat string) (all, idle uint64, err error) {
+	text, err := bounded.ReadFile(stat, bounded.Config)
+	if err != nil {
+		return 0, 0, err
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	for i, field := range bytes.Fields(line) {
+		if i == 0 || i > 8 { // "cpu"; guest time is in user time already
+			continue
+		}
+		n, err := strconv.ParseUint(string(field), 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("%s: %w", stat, err)
+		}
+		if all += n; i == 4 || i == 5 { // idle, iowait
+			idle += n
+		}
+	}
+	return all, idle, nil
+}
+
 // machine measures how busy the cores are between two calls.
 type machine struct{ total, idle uint64 }
 
 // busy reports cores that had no time left since the last call.
 func (m *machine) busy() (results.Trouble, bool) {
-	stat, err := bounded.ReadFile("/proc/stat", bounded.Config)
+	total, idle, err := Ticks("/proc/stat")
 	if err != nil {
 		return results.Trouble{}, false
 	}
-	line, _, _ := bytes.Cut(stat, []byte("\n"))
-	var now machine
-	for i, field := range bytes.Fields(line) {
-		n, err := strconv.ParseUint(string(field), 10, 64)
-		if err != nil || i > 8 { // "cpu"; guest time is in user time already
-			continue
-		}
-		now.total += n
-		if i == 4 || i == 5 { // idle, iowait
-			now.idle += n
-		}
-	}
-	was := *m
+	was, now := *m, machine{total, idle}
 	*m = now
 	if was.total == 0 || now.total <= was.total {
 		return results.Trouble{}, false

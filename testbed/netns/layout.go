@@ -64,6 +64,14 @@ type linkEnd struct {
 	ingress bool
 }
 
+// dir is how softswitch.Command has it.
+func (e linkEnd) dir() string {
+	if e.ingress {
+		return "ingress"
+	}
+	return "egress"
+}
+
 // newLayout checks what it needs of the inventory; it does not repeat Load's checks.
 func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 	l := &layout{inv: inv.Clone(), ports: map[string]linkEnd{}}
@@ -112,9 +120,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 			return nil, err
 		}
 		n := &l.nodes[index[s.Name]]
-		if s.DeviceID == 0 {
-			s.DeviceID = uint64(i + 1)
-		}
+		s.DeviceID = cmp.Or(s.DeviceID, uint64(i+1))
 		lanes, err := summed(s)
 		if err != nil {
 			return nil, err
@@ -296,9 +302,7 @@ func (l *layout) scale(opts Options) {
 			nic := &l.inv.Hosts[i].NICs[j]
 			rate(&nic.Rate)
 			delay(&nic.Delay)
-			if nic.Device == "" {
-				nic.Device = fmt.Sprintf("eth%d", j)
-			}
+			nic.Device = cmp.Or(nic.Device, fmt.Sprintf("eth%d", j))
 		}
 	}
 	for i := range l.inv.Links {
@@ -307,16 +311,11 @@ func (l *layout) scale(opts Options) {
 	}
 	for i := range l.inv.Switches {
 		s := &l.inv.Switches[i]
-		if s.Buffer == 0 {
-			s.Buffer = defaultBuffer
-		}
+		s.Buffer = cmp.Or(s.Buffer, defaultBuffer)
 		bytes(&s.Buffer, minBuffer)
 		bytes(&s.ECN, minECN)
 		if s.Kind == inventory.Quantum && s.SHARP.Trees > 0 {
 			s.Aggregators = quantumAggregators
-		}
-		if opts.Aggregators > 0 && s.Aggregators > 0 {
-			s.Aggregators = opts.Aggregators
 		}
 	}
 }
@@ -371,11 +370,11 @@ func (l *layout) addresses() error {
 			used = append(used, nic.Address)
 		}
 	}
-	data, err := freeNetwork(used, "10.%d.0.0/16", 0)
+	data, err := freeNetwork(used, 0, 1)
 	if err != nil {
 		return err
 	}
-	l.mgmt, err = freeNetwork(append(used, data), "10.%d.0.0/16", 254)
+	l.mgmt, err = freeNetwork(append(used, data), 254, -1)
 	if err != nil {
 		return err
 	}
@@ -395,17 +394,10 @@ func (l *layout) addresses() error {
 	return nil
 }
 
-// freeNetwork is the network nearest to a first choice that overlaps none of used.
-func freeNetwork(used []netip.Prefix, format string, first int) (netip.Prefix, error) {
-	for i := range 256 {
-		n := first + i
-		if first > 127 {
-			n = first - i
-		}
-		if n < 0 || n > 255 {
-			break
-		}
-		p := netip.MustParsePrefix(fmt.Sprintf(format, n))
+// freeNetwork is the first of the networks 10.n.0.0/16, from a first n on in steps of 1 or -1, that overlaps none of used.
+func freeNetwork(used []netip.Prefix, first, step int) (netip.Prefix, error) {
+	for n := first; n >= 0 && n <= 255; n += step {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n)}), 16)
 		if !slices.ContainsFunc(used, p.Overlaps) {
 			return p, nil
 		}

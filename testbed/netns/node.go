@@ -262,7 +262,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 	// on what this machine prefers for the Internet.
 	sysctl("0", "ipv4/tcp_slow_start_after_idle")
 	sysctl("reno", "ipv4/tcp_congestion_control") // which nobody may forbid
-	window := uint32(0)                           // as the kernel has it
+	window := 0                                   // as the kernel has it
 	if c.Paced {
 		// Room for what is on its way in slow motion, from the first round trip on: the kernel
 		// counts some bytes and a half for each of payload.
@@ -271,12 +271,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 		window = openWindow
 	}
 
-	r, err := newRTNL()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	mgmt, err := r.ifIndex(mgmtDevice)
+	mgmt, err := ifIndex(mgmtDevice)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +285,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 		if err := setOffloads(nic.Device, c.Offload); err != nil {
 			return nil, err
 		}
-		index, err := r.ifIndex(nic.Device)
+		index, err := ifIndex(nic.Device)
 		if err != nil {
 			return nil, err
 		}
@@ -299,7 +294,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 				return nil, fmt.Errorf("device %s: %w", nic.Device, err)
 			}
 		}
-		metric := uint32(100 + i) // the first is the default; bound sockets use their own
+		metric := 100 + i // the first is the default; bound sockets use their own
 		reqs = append(reqs,
 			addAddress(index, nic.Address, false),
 			linkUp(index, nic.Device),
@@ -312,14 +307,14 @@ func (c nodeConfig) setup() (notes []string, err error) {
 			if err := setOffloads(p.Device, c.Offload); err != nil {
 				return nil, err
 			}
-			index, err := r.ifIndex(p.Device)
+			index, err := ifIndex(p.Device)
 			if err != nil {
 				return nil, err
 			}
 			reqs = append(reqs, linkUp(index, p.Device))
 		}
 	}
-	return notes, r.do(reqs...)
+	return notes, apply(reqs...)
 }
 
 // hostMounts gives a host its own /proc (of its pid namespace) and /sys (of its

@@ -89,18 +89,12 @@ func (c nodeConfig) startOpenSSH(ctx context.Context) (<-chan error, error) {
 	served := make(chan error, 1)
 	go func() {
 		defer context.AfterFunc(ctx, func() { _ = unix.Kill(pid, unix.SIGKILL) })()
-		for {
-			var ws syscall.WaitStatus
-			switch got, err := syscall.Wait4(-1, &ws, 0, nil); {
-			case err == syscall.EINTR:
-			case err != nil:
-				served <- fmt.Errorf("wait for %s: %w", c.SSH.Program, err)
-				return
-			case got == pid:
-				served <- fmt.Errorf("%s ended with %d", c.SSH.Program, exitCode(ws))
-				return
-			}
+		ws, err := bury(pid)
+		if err != nil {
+			served <- fmt.Errorf("wait for %s: %w", c.SSH.Program, err)
+			return
 		}
+		served <- fmt.Errorf("%s ended with %d", c.SSH.Program, exitCode(ws))
 	}()
 	// It writes this file when its sockets are bound.
 	for {

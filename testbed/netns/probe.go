@@ -114,25 +114,14 @@ func probeInside() Report {
 		}
 		r.Checks = append(r.Checks, c)
 	}
+	ask := func(q request) func() (string, error) {
+		return func() (string, error) { return "", apply(q) }
+	}
 	try("private mounts", true, sudoFix, func() (string, error) {
 		return "", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	})
-	try("veth pairs", true, `load the module: "sudo modprobe veth"`, func() (string, error) {
-		r, err := newRTNL()
-		if err != nil {
-			return "", err
-		}
-		defer r.Close()
-		return "", r.do(newVeth(vethEnd{name: "probe0", up: true}, vethEnd{name: "probe1"}))
-	})
-	try("bridge", true, `load the module: "sudo modprobe bridge"`, func() (string, error) {
-		r, err := newRTNL()
-		if err != nil {
-			return "", err
-		}
-		defer r.Close()
-		return "", r.do(newBridge("probebr", 1))
-	})
+	try("veth pairs", true, `load the module: "sudo modprobe veth"`, ask(newVeth(0, vethEnd{name: "probe0"}, vethEnd{name: "probe1"})))
+	try("bridge", true, `load the module: "sudo modprobe bridge"`, ask(newBridge("probebr", 1)))
 	try("offloads off (ethtool)", true, sudoFix, func() (string, error) { return "", setOffloads("probe0", false) })
 	try("packet ring (AF_PACKET, TPACKET_V2)", true, "use a kernel with CONFIG_PACKET", packetRing)
 	try("tmpfs", true, sudoFix, func() (string, error) {

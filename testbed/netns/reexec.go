@@ -35,6 +35,17 @@ const (
 // Signals that are passed on from the outside to the program inside.
 var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, unix.SIGWINCH}
 
+// caught are signals as they come, of those that are passed on. What is ignored stays so: nohup stays nohup.
+func caught() chan os.Signal {
+	signals := make(chan os.Signal, 16)
+	for _, s := range forwarded {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	return signals
+}
+
 // Reexec runs this program again, with the same arguments, terminal and working
 // directory, inside fresh user (unless root), network, mount, pid, ipc and uts
 // namespaces, and waits for it.
@@ -143,12 +154,7 @@ func reexec(ctx context.Context) (code int, err error) {
 	cmd.ExtraFiles = []*os.File{lifelineR, statusW}
 	cmd.SysProcAttr = namespaces(allNamespaces)
 
-	signals := make(chan os.Signal, 16)
-	for _, s := range forwarded {
-		if !signal.Ignored(s) { // nohup stays nohup
-			signal.Notify(signals, s)
-		}
-	}
+	signals := caught()
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		return 0, unsupported(err, readSmall)
@@ -231,12 +237,7 @@ func runInit() int {
 		os.Exit(128 + int(unix.SIGKILL))
 	}()
 
-	signals := make(chan os.Signal, 16)
-	for _, s := range forwarded {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
+	signals := caught()
 	dir, err := insideMounts()
 	var pid int
 	if err == nil {
@@ -257,14 +258,23 @@ func runInit() int {
 			_ = syscall.Kill(pid, s.(syscall.Signal))
 		}
 	}()
+	ws, err := bury(pid)
+	if err != nil {
+		return 1 // no child left, which cannot be
+	}
+	return exitCode(ws)
+}
+
+// bury waits for children, whoever they are, until that of a number has ended.
+func bury(pid int) (syscall.WaitStatus, error) {
 	for {
 		var ws syscall.WaitStatus
 		switch got, err := syscall.Wait4(-1, &ws, 0, nil); {
 		case err == syscall.EINTR:
 		case err != nil:
-			return 1 // no child left, which cannot be
-		case got == pid && (ws.Exited() || ws.Signaled()):
-			return exitCode(ws)
+			return 0, err
+		case got == pid:
+			return ws, nil
 		}
 	}
 }

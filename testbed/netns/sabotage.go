@@ -14,10 +14,7 @@ import (
 func (f *Fabric) Sabotage(ctx context.Context, part string, act sabotage.Act) (acted int64, err error) {
 	node := -1
 	if end, ok := f.layout.ports[part]; ok {
-		node, act.Port, act.Dir = end.node, end.port, "egress"
-		if end.ingress {
-			act.Dir = "ingress"
-		}
+		node, act.Port, act.Dir = end.node, end.port, end.dir()
 	} else if node, err = f.node(part); err != nil {
 		return 0, fmt.Errorf("sabotage %s: %w", act.Fault, err)
 	}

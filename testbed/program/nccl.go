@@ -3,10 +3,12 @@ package program
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -112,23 +114,16 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 		return nil, fmt.Errorf("nccl-tests: %w: the table has no end (\"# Out of bounds values\"): the test was cut off%s", ErrOutput, complaint(text))
 	}
 	r.ncclRows(rows, iters)
-	if r.Wrong == "" {
-		r.Wrong = bad
-	}
+	r.Wrong = cmp.Or(r.Wrong, bad)
 	return r, nil
 }
 
 // ncclRowOf is a row, once out of place and once in place. Not ok: it only looks like one.
 func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err error) {
 	extra := len(fields) - len(columns)
-	stamp := -1
-	for i, c := range columns {
-		if c == "timestamp" {
-			stamp = i
-		}
-	}
+	stamp := slices.Index(columns, "timestamp")
 	if stamp >= 0 && extra > 0 { // a date and a time of day in one column
-		fields = append(append(append([]string(nil), fields[:stamp]...), strings.Join(fields[stamp:stamp+extra+1], " ")), fields[stamp+extra+1:]...)
+		fields = slices.Concat(fields[:stamp], []string{strings.Join(fields[stamp:stamp+extra+1], " ")}, fields[stamp+extra+1:])
 		extra = 0
 	}
 	if extra < 0 {

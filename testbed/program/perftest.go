@@ -96,10 +96,9 @@ func (r *Reading) perftestRow(columns, units, fields []string) error {
 	return nil
 }
 
-// ReadPerftestJSON reads the file that --out_json writes of a bandwidth test. It does not say
-// its unit: gbits tells whether --report_gbits was given. Of raw Ethernet with QoS, the key
-// sl is not quoted, which is not JSON.
-func ReadPerftestJSON(text []byte, gbits bool) (*Reading, error) {
+// ReadPerftestJSON reads the file that --out_json writes of a bandwidth test with --report_gbits: it does not say its unit.
+// Of raw Ethernet with QoS, the key sl is not quoted, which is not JSON.
+func ReadPerftestJSON(text []byte) (*Reading, error) {
 	var out struct {
 		Results *struct {
 			Size       int64    `json:"MsgSize"`
@@ -119,12 +118,8 @@ func ReadPerftestJSON(text []byte, gbits bool) (*Reading, error) {
 		return nil, fmt.Errorf("perftest --out_json: %w: no results.BW_average", ErrOutput)
 	}
 	r := &Reading{}
-	factor := perftestUnits["MiB/sec"]
-	if gbits {
-		factor = perftestUnits["Gb/sec"]
-	}
 	of, n := SizeName(out.Results.Size), max(2, out.Results.Iterations)
-	r.add("goodput", of, *out.Results.Average*factor, n)
+	r.add("goodput", of, *out.Results.Average*perftestUnits["Gb/sec"], n)
 	if out.Results.Rate != nil {
 		r.add("message_rate", of, *out.Results.Rate*1e6, n)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/results"
@@ -99,22 +100,9 @@ func (r *Reading) note(format string, args ...any) {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	for _, n := range r.Notes {
-		if n == text {
-			return
-		}
+	if !slices.Contains(r.Notes, text) {
+		r.Notes = append(r.Notes, text)
 	}
-	r.Notes = append(r.Notes, text)
-}
-
-// Get is the first figure of a metric about a part.
-func (r *Reading) Get(metric, of string) (results.Figure, bool) {
-	for _, f := range r.Figures {
-		if f.Metric == metric && f.Of == of {
-			return f, true
-		}
-	}
-	return results.Figure{}, false
 }
 
 // About names the program in every figure: what was about "1MiB" is about "A/1MiB".
@@ -125,12 +113,7 @@ func (r *Reading) About(name string) {
 }
 
 func finite(v ...float64) bool {
-	for _, x := range v {
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
 }
 
 // SizeName is a size in bytes as subjects of figures are named: "512MiB".

@@ -314,15 +314,7 @@ func Evidence(text []byte) []byte {
 // redactEnv takes an object of variables, or a list of "NAME=value".
 func redactEnv(text json.RawMessage) json.RawMessage {
 	keep := func(name string) bool {
-		if SecretName(name) {
-			return false
-		}
-		for _, p := range keptPrefixes {
-			if strings.HasPrefix(name, p) {
-				return true
-			}
-		}
-		return false
+		return !SecretName(name) && slices.ContainsFunc(keptPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 	}
 	var vars map[string]string
 	var list []string

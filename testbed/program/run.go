@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,11 +90,13 @@ func (b *buffer) bytes() []byte {
 	return slices.Clip(b.said)
 }
 
+// linger is how long servers may take to end after their clients.
+const linger = 5 * time.Second
+
 // Options bound a Run.
 type Options struct {
-	Ready  time.Duration // for servers to listen; 0: 10 s
-	Limit  time.Duration // for clients to end; 0: no limit
-	Linger time.Duration // for servers to end after their clients; 0: 5 s
+	Ready time.Duration // for servers to listen; 0: 10 s
+	Limit time.Duration // for clients to end; 0: no limit
 }
 
 // Run starts servers, waits until they listen, starts all clients together, waits for their
@@ -103,12 +106,7 @@ type Options struct {
 // A port on which something listens already is an error: it would be another server that
 // answers.
 func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options) (_ []Output, err error) {
-	if o.Ready == 0 {
-		o.Ready = 10 * time.Second
-	}
-	if o.Linger == 0 {
-		o.Linger = 5 * time.Second
-	}
+	o.Ready = cmp.Or(o.Ready, 10*time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	procs := make([]*process, 0, len(servers)+len(clients))
@@ -191,7 +189,7 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 			return outputs(), fmt.Errorf("%s: %w", waitingFor(procs[len(servers):]), context.Cause(ctx))
 		}
 	}
-	wctx, stop := context.WithTimeout(ctx, o.Linger)
+	wctx, stop := context.WithTimeout(ctx, linger)
 	defer stop()
 	for _, p := range procs[:len(servers)] {
 		select { // a one-off server ends with its client

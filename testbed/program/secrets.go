@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"sync"
 
 	"github.com/BurntSushi/toml"
@@ -66,12 +67,7 @@ func wellKnown(text []byte) []byte {
 
 // may says whether a text in lower case can have one.
 func (r *rule) may(lower []byte) bool {
-	for _, k := range r.Keywords {
-		if bytes.Contains(lower, []byte(k)) {
-			return true
-		}
-	}
-	return len(r.Keywords) == 0
+	return len(r.Keywords) == 0 || slices.ContainsFunc(r.Keywords, func(k string) bool { return bytes.Contains(lower, []byte(k)) })
 }
 
 // secret is where in a match the secret is.

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -114,10 +115,7 @@ func (w *Workload) Program() []string {
 // Commands are the program's processes: servers first, which must be ready before clients
 // start.
 func (w *Workload) Commands() (servers, clients []Command) {
-	port := w.Port
-	if port == 0 {
-		port = DefaultPort(w.Kind)
-	}
+	port := cmp.Or(w.Port, DefaultPort(w.Kind))
 	switch w.Kind {
 	case IPerf3, Perftest:
 		for i, f := range w.Flows {
@@ -230,10 +228,8 @@ func (w *Workload) ranks(i, port int) []string {
 func (w *Workload) nccl(port int) (clients []Command) {
 	per := max(1, w.PerHost)
 	test := slices.Clone(w.Program())
-	from, to := max(w.Size, 8), w.SizeTo
-	if to == 0 {
-		to = from
-	}
+	from := max(w.Size, 8)
+	to := cmp.Or(w.SizeTo, from)
 	test = append(test, "-b", strconv.FormatInt(from, 10), "-e", strconv.FormatInt(to, 10))
 	if to > from {
 		test = append(test, "-f", "2")
@@ -303,9 +299,7 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 		for _, n := range r.Notes {
 			all.note("%s", n)
 		}
-		if all.Wrong == "" {
-			all.Wrong = r.Wrong
-		}
+		all.Wrong = cmp.Or(all.Wrong, r.Wrong)
 		return nil
 	}
 	server := func(part string) (text []byte) {
@@ -328,7 +322,7 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 			r, err = ReadIPerf3(o.Stdout, server(o.Part))
 		case Perftest:
 			if w.JSON {
-				r, err = ReadPerftestJSON(o.Written, true)
+				r, err = ReadPerftestJSON(o.Written)
 			} else {
 				r, err = ReadPerftest(o.Stdout)
 			}
@@ -459,10 +453,7 @@ func (w *Workload) Reduced() (sum, calls float64) {
 	if w.Kind != NCCL {
 		return 0, 0
 	}
-	n := w.Iterations
-	if n == 0 {
-		n = 20
-	}
+	n := cmp.Or(w.Iterations, 20)
 	from := max(w.Size, 8)
 	to := max(w.SizeTo, from)
 	for size := from; size <= to; size *= 2 {

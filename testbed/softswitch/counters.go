@@ -55,42 +55,26 @@ func (e *engine) jobCounters(index int) *ina.Counters {
 	return e.ina.Counters(uint16(index))
 }
 
+// jobField is the count behind a counter of a job; nil of JobHold, which has none.
 func jobField(j *ina.Counters, c Counter) *ina.Count {
-	switch c {
-	case JobIn:
-		return &j.In
-	case JobAggregated:
-		return &j.Aggregated
-	case JobFallback:
-		return &j.Fallback
-	case JobGranted:
-		return &j.Granted
-	case JobDenied:
-		return &j.Denied
-	case JobOut:
-		return &j.Out
-	case JobResults:
-		return &j.Results
-	case JobResends:
-		return &j.Resends
-	case JobDuplicates:
-		return &j.Duplicates
-	case JobDropped:
-		return &j.Dropped
-	case JobMarked:
-		return &j.Marked
-	case JobLocks:
-		return &j.Locks
-	case JobRefused:
-		return &j.Refused
-	case JobConflicts:
-		return &j.Conflicts
-	case JobInactive:
-		return &j.Inactive
-	case JobAnswers:
-		return &j.Answers
-	}
-	return nil
+	return [NumCounters - int(JobIn)]*ina.Count{
+		JobIn - JobIn:         &j.In,
+		JobAggregated - JobIn: &j.Aggregated,
+		JobFallback - JobIn:   &j.Fallback,
+		JobGranted - JobIn:    &j.Granted,
+		JobDenied - JobIn:     &j.Denied,
+		JobOut - JobIn:        &j.Out,
+		JobResults - JobIn:    &j.Results,
+		JobResends - JobIn:    &j.Resends,
+		JobDuplicates - JobIn: &j.Duplicates,
+		JobDropped - JobIn:    &j.Dropped,
+		JobMarked - JobIn:     &j.Marked,
+		JobLocks - JobIn:      &j.Locks,
+		JobRefused - JobIn:    &j.Refused,
+		JobConflicts - JobIn:  &j.Conflicts,
+		JobInactive - JobIn:   &j.Inactive,
+		JobAnswers - JobIn:    &j.Answers,
+	}[c-JobIn]
 }
 
 // reset empties tables and counters; frames in the cables stay there, since those

@@ -1,6 +1,7 @@
 package softswitch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -67,9 +68,7 @@ type route struct {
 const maxBuffers = 1 << 16
 
 func newEngine(cfg Config) (*engine, error) {
-	if cfg.MTU == 0 {
-		cfg.MTU = 1514
-	}
+	cfg.MTU = cmp.Or(cfg.MTU, 1514)
 	if cfg.MTU < ina.Overhead+4*ina.MaxLanes || cfg.MTU > 16<<10 {
 		return nil, blame.Switch(cfg.Name, fmt.Errorf("mtu %d outside %d..%d", cfg.MTU, ina.Overhead+4*ina.MaxLanes, 16<<10))
 	}
@@ -120,6 +119,20 @@ func newEngine(cfg Config) (*engine, error) {
 	slices.SortFunc(e.ports, func(a, b *port) int { return int(int64(a.number) - int64(b.number)) })
 	e.every = slices.Concat(e.ports, e.inner)
 	return e, nil
+}
+
+// direction is one of the two of the cable at a port: "ingress" or "egress".
+func (e *engine) direction(port uint32, dir string) (*link, error) {
+	p := e.byPort[port]
+	switch {
+	case p == nil:
+		return nil, fmt.Errorf("no port %d", port)
+	case dir == "ingress":
+		return p.ingress, nil
+	case dir == "egress":
+		return p.egress, nil
+	}
+	return nil, fmt.Errorf("direction %q is neither ingress nor egress", dir)
 }
 
 func (c LinkConfig) check() error {

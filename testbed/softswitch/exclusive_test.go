@@ -411,8 +411,8 @@ func TestTimeSharingOverDamagedCables(t *testing.T) {
 		f.write(j)
 	}
 	for name, s := range f.switches {
-		for _, port := range s.Ports() {
-			if err := s.SetImpair(port, "egress", Impair{Loss: .02, Duplicate: .02, Reorder: .1, ReorderBy: 300 * time.Microsecond}); err != nil {
+		for _, p := range s.engine.ports {
+			if err := s.SetImpair(p.number, "egress", Impair{Loss: .02, Duplicate: .02, Reorder: .1, ReorderBy: 300 * time.Microsecond}); err != nil {
 				t.Fatalf("switch %s: %v", name, err)
 			}
 		}

@@ -1,6 +1,7 @@
 package softswitch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -163,9 +164,7 @@ type class struct {
 }
 
 func newLink(cfg LinkConfig, p *port, ingress bool, o *pool, seed uint64) *link {
-	if cfg.Buffer == 0 {
-		cfg.Buffer = 1 << 20
-	}
+	cfg.Buffer = cmp.Or(cfg.Buffer, 1<<20)
 	stream := uint64(p.number)<<1 | 1
 	if ingress {
 		stream--

@@ -640,27 +640,6 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-func TestHistogram(t *testing.T) {
-	rng := rand.New(rand.NewPCG(*seed, 3))
-	var h histogram
-	var all []time.Duration
-	for range 10_000 {
-		d := time.Duration(math.Exp(20 * rng.Float64()))
-		h.add(d)
-		all = append(all, d)
-	}
-	slices.Sort(all)
-	for _, q := range []float64{0, .5, .99, 1} {
-		want := all[min(int(q*float64(len(all))), len(all)-1)]
-		if got := h.quantile(q); got < want || float64(got) > 1.13*float64(want)+1 {
-			t.Errorf("quantile %v: %v, want %v", q, got, want)
-		}
-	}
-	if got := (&histogram{}).quantile(.5); got != 0 {
-		t.Errorf("median of nothing: %v", got)
-	}
-}
-
 // An engine must survive any frame.
 func FuzzFrame(f *testing.F) {
 	f.Add(gradient(1, 0, 2), uint8(1))

@@ -147,7 +147,7 @@ func switchOffOffloads(t testing.TB, name string, offload bool) {
 		cmds = append(cmds, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_SGSO)
 	}
 	for _, cmd := range cmds {
-		if err := ethtool(fd, name, &ethtoolValue{cmd: cmd}); err != nil {
+		if _, err := Ethtool(fd, name, cmd, 0); err != nil {
 			t.Fatalf("ethtool %s %#x: %v", name, cmd, err)
 		}
 	}

@@ -62,19 +62,9 @@ func ServeP4(ctx context.Context, lis net.Listener, deviceID uint64, t Target) e
 	}
 	close(s.stop) // ends every stream
 
-	stopped := make(chan struct{})
-	go func() {
-		g.GracefulStop()
-		close(stopped)
-	}()
-	grace := time.NewTimer(p4StopGrace)
-	defer grace.Stop()
-	select {
-	case <-stopped:
-	case <-grace.C:
-		g.Stop()
-		<-stopped
-	}
+	late := time.AfterFunc(p4StopGrace, g.Stop)
+	g.GracefulStop()
+	late.Stop()
 	<-served
 	s.receivers.Wait()
 	return err

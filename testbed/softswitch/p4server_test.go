@@ -102,7 +102,6 @@ func (m *p4Memory) Counter(c Counter, index int) (packets, bytes int64) {
 }
 
 func (m *p4Memory) ResetCounter(c Counter, index int) { delete(m.counters, counterCell{c, index}) }
-func (m *p4Memory) Ports() []uint32                   { return []uint32{1, 2} }
 
 // p4State is what a write may change: the target and the server's shadow of it.
 type p4State struct {

@@ -225,28 +225,27 @@ func (d *device) offloads() []string {
 		name string
 		cmd  uint32
 	}{{"tx", unix.ETHTOOL_GTXCSUM}, {"tso", unix.ETHTOOL_GTSO}, {"gso", unix.ETHTOOL_GGSO}, {"gro", unix.ETHTOOL_GGRO}} {
-		v := ethtoolValue{cmd: o.cmd}
-		if err := ethtool(d.fd, d.name, &v); err == nil && v.data != 0 {
+		if v, err := Ethtool(d.fd, d.name, o.cmd, 0); err == nil && v != 0 {
 			on = append(on, o.name)
 		}
 	}
 	return on
 }
 
-// ethtoolValue is struct ethtool_value of <linux/ethtool.h>.
-type ethtoolValue struct{ cmd, data uint32 }
-
-func ethtool(fd int, device string, v *ethtoolValue) error {
-	var ifr struct {
+// Ethtool sets a feature of a device, or asks for it, by the ioctl of <linux/ethtool.h> over any socket. It returns what the
+// feature is by then.
+func Ethtool(fd int, device string, cmd, value uint32) (uint32, error) {
+	v := struct{ cmd, data uint32 }{cmd, value}
+	var ifr struct { // struct ifreq with ifr_data
 		name [unix.IFNAMSIZ]byte
 		data unsafe.Pointer
 		_    [16]byte
 	}
 	copy(ifr.name[:unix.IFNAMSIZ-1], device)
-	ifr.data = unsafe.Pointer(v)
+	ifr.data = unsafe.Pointer(&v)
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr)))
 	if errno != 0 {
-		return errno
+		return 0, errno
 	}
-	return nil
+	return v.data, nil
 }

@@ -53,46 +53,21 @@ func newSaboteur(act sabotage.Act, seed uint64) *saboteur {
 	}
 }
 
-// switchFaults are those that a switch can be told, links those of a link.
-var (
-	switchFaults = faults(sabotage.Switch)
-	linkFaults   = faults(sabotage.Link, sabotage.Queue)
-)
-
-func faults(kinds ...sabotage.Kind) map[string]bool {
-	out := map[string]bool{}
-	for _, f := range sabotage.Catalogue {
-		for _, k := range kinds {
-			if f.At == k {
-				out[f.Name] = true
-			}
-		}
-	}
-	return out
-}
-
 // sabotage gives the switch, or the link at a port, a fault in place of any earlier; an act
 // without a name takes it away. It says how often the earlier one has acted.
 func (e *engine) sabotage(act sabotage.Act, seed uint64) (acted int64, err error) {
 	acted = e.sabotaged()
+	f, _ := sabotage.Find(act.Fault)
 	l := (*link)(nil)
 	switch {
 	case act.Fault == "":
-	case switchFaults[act.Fault]:
+	case f.At == sabotage.Switch:
 		if len(e.inner) > 0 {
 			return acted, fmt.Errorf("fault %s: another switch is behind these cables", act.Fault)
 		}
-	case linkFaults[act.Fault]:
-		p := e.byPort[act.Port]
-		switch {
-		case p == nil:
-			return acted, fmt.Errorf("fault %s: no port %d", act.Fault, act.Port)
-		case act.Dir == "ingress":
-			l = p.ingress
-		case act.Dir == "egress":
-			l = p.egress
-		default:
-			return acted, fmt.Errorf("fault %s: direction %q is neither ingress nor egress", act.Fault, act.Dir)
+	case f.At == sabotage.Link || f.At == sabotage.Queue:
+		if l, err = e.direction(act.Port, act.Dir); err != nil {
+			return acted, fmt.Errorf("fault %s: %w", act.Fault, err)
 		}
 	default:
 		return acted, fmt.Errorf("fault %q: not of a switch or its cables", act.Fault)
@@ -279,16 +254,20 @@ func (s *saboteur) tell(e *engine, c Counter, index int, packets, bytes int64) (
 	if s.act.Fault != "freeze-counters" && c != JobOut && c != PortTx || s.from == never || e.now < s.from {
 		return packets, bytes
 	}
-	at := reading{c, index}
-	was, ok := s.told[at]
-	if !ok {
-		was = count{packets, bytes}
-		s.told[at] = was
-	}
+	was := s.before(c, index, packets, bytes)
 	if packets != was.packets || bytes != was.bytes {
 		s.acted++
 	}
 	return was.packets + int64(grow*float64(packets-was.packets)), was.bytes + int64(grow*float64(bytes-was.bytes))
+}
+
+// before is what a counter was when the fault was first asked for it, which is now at the latest.
+func (s *saboteur) before(c Counter, index int, packets, bytes int64) count {
+	at := reading{c, index}
+	if _, ok := s.told[at]; !ok {
+		s.told[at] = count{packets, bytes}
+	}
+	return s.told[at]
 }
 
 // exaggerate says of a job that all of its packets were aggregated.
@@ -304,11 +283,7 @@ func (s *saboteur) exaggerate(e *engine, c Counter, index int, packets, bytes in
 		more = JobFallback
 	case JobDenied, JobFallback:
 		// As many as before the fault began, so that counters go on.
-		was, ok := s.told[reading{c, index}]
-		if !ok {
-			was = count{packets, bytes}
-			s.told[reading{c, index}] = was
-		}
+		was := s.before(c, index, packets, bytes)
 		if was.packets != packets {
 			s.acted++
 		}
@@ -317,11 +292,7 @@ func (s *saboteur) exaggerate(e *engine, c Counter, index int, packets, bytes in
 		return packets, bytes
 	}
 	p, b := e.counter(more, index)
-	was, ok := s.told[reading{more, index}]
-	if !ok {
-		was = count{p, b}
-		s.told[reading{more, index}] = was
-	}
+	was := s.before(more, index, p, b)
 	return packets + p - was.packets, bytes + b - was.bytes
 }
 

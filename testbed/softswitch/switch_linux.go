@@ -31,8 +31,8 @@ type Switch struct {
 	devices map[*port]*device
 	taps    map[*port]*tap
 	stalls  *stall.Record
-	clear   histogram // lateness of frames that were due outside of stalls, since the last Health
-	stalled histogram // of the others
+	clear   stall.Histogram // lateness of frames that were due outside of stalls, since the last Health
+	stalled stall.Histogram // of the others
 	cpu     unix.Timespec
 	tid     int           // of the loop's thread; 0: not running
 	back    time.Duration // when the loop looks again
@@ -77,37 +77,30 @@ func New(cfg Config) (_ *Switch, err error) {
 	if cfg.Offload {
 		memory *= offloadMemory
 	}
-	// The kernel waits for a grace period for each ring it attaches or detaches; side
-	// by side they wait for the same one.
-	type opening struct {
-		port *port
-		name string
-		dev  *device
-	}
-	var devices []*opening
+	names := map[*port]string{} // of devices
 	for _, pc := range cfg.Ports {
 		p := e.byPort[pc.Number]
-		devices = append(devices, &opening{port: p, name: pc.Device})
+		names[p] = pc.Device
 		if p.other != nil {
-			devices = append(devices, &opening{port: p.other, name: pc.Inner})
+			names[p.other] = pc.Inner
 		}
 	}
+	// The kernel waits for a grace period for each ring it attaches or detaches; side
+	// by side they wait for the same one.
 	var g errgroup.Group
-	for _, d := range devices {
-		g.Go(func() (err error) {
-			if d.dev, err = openDevice(d.name, e.pool.size, memory, cfg.Offload); err != nil {
-				return fmt.Errorf("port %d: %w", d.port.number, err)
+	for p, name := range names {
+		g.Go(func() error {
+			dev, err := openDevice(name, e.pool.size, memory, cfg.Offload)
+			if err != nil {
+				return fmt.Errorf("port %d: %w", p.number, err)
 			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.devices[p] = dev
 			return nil
 		})
 	}
-	err = g.Wait()
-	for _, d := range devices {
-		if d.dev != nil {
-			s.devices[d.port] = d.dev
-		}
-	}
-	if err != nil {
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
 	if cfg.Pcap != "" {
@@ -130,15 +123,12 @@ func (s *Switch) Close() error {
 		return nil
 	}
 	s.closed = true
-	var errs []error
-	var g errgroup.Group
+	var closing sync.WaitGroup
 	for _, d := range s.devices {
-		g.Go(func() error {
-			d.close()
-			return nil
-		})
+		closing.Go(d.close)
 	}
-	errs = append(errs, g.Wait())
+	closing.Wait()
+	var errs []error
 	for _, t := range s.taps {
 		errs = append(errs, t.close())
 	}
@@ -301,7 +291,7 @@ func (s *Switch) write(to *port, now time.Duration) {
 		if s.stalls.Add(p.at, now) {
 			late = &s.stalled
 		}
-		late.add(now - p.at)
+		late.Add(now - p.at)
 		to.count(PortTx, p.size)
 	}
 	if tap := s.taps[to]; tap != nil {
@@ -338,11 +328,11 @@ func (s *Switch) Health() Health {
 	s.lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	late := s.clear.plus(&s.stalled)
+	late := s.clear.Plus(&s.stalled)
 	h := Health{
-		Elapsed: now.Sub(s.since), Sent: late.n,
-		LateP50: late.quantile(.5), LateP99: late.quantile(.99), LateMax: late.max,
-		Stalls: s.stalls.Totals(), ClearSent: s.clear.n, ClearP50: s.clear.quantile(.5), ClearP99: s.clear.quantile(.99),
+		Elapsed: now.Sub(s.since), Sent: late.N,
+		LateP50: late.Quantile(.5), LateP99: late.Quantile(.99), LateMax: late.Max,
+		Stalls: s.stalls.Totals(), ClearSent: s.clear.N, ClearP50: s.clear.Quantile(.5), ClearP99: s.clear.Quantile(.99),
 	}
 	if s.closed {
 		return h
@@ -374,7 +364,7 @@ func (s *Switch) Health() Health {
 		h.Busy = float64(cpu.Nano()-s.cpu.Nano()) / float64(max(h.Elapsed, 1))
 		s.cpu = cpu
 	}
-	s.before, s.since, s.clear, s.stalled = total, now, histogram{}, histogram{}
+	s.before, s.since, s.clear, s.stalled = total, now, stall.Histogram{}, stall.Histogram{}
 	return h
 }
 
@@ -412,17 +402,11 @@ func (s *Switch) SetImpair(port uint32, dir string, im Impair) error {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	p := s.engine.byPort[port]
-	switch {
-	case p == nil:
-		return fmt.Errorf("no port %d", port)
-	case dir == "ingress":
-		p.ingress.cfg.Impair = im
-	case dir == "egress":
-		p.egress.cfg.Impair = im
-	default:
-		return fmt.Errorf("direction %q is neither ingress nor egress", dir)
+	l, err := s.engine.direction(port, dir)
+	if err != nil {
+		return err
 	}
+	l.cfg.Impair = im
 	return nil
 }
 
@@ -521,13 +505,4 @@ func (s *Switch) ResetCounter(c Counter, index int) {
 	s.lock()
 	defer s.mu.Unlock()
 	s.engine.resetCounter(c, index)
-}
-
-// Ports implements Target.
-func (s *Switch) Ports() []uint32 {
-	ns := make([]uint32, 0, len(s.engine.ports))
-	for _, p := range s.engine.ports {
-		ns = append(ns, p.number)
-	}
-	return ns
 }

@@ -31,9 +31,6 @@ type Target interface {
 	// Counter reads one counter; an index that never counted reads zero.
 	Counter(c Counter, index int) (packets, bytes int64)
 	ResetCounter(c Counter, index int)
-
-	// Ports are the port numbers of the switch in ascending order.
-	Ports() []uint32
 }
 
 // Route is an entry of the table ipv4_forward.

@@ -190,10 +190,7 @@ func validity(cert *ssh.Certificate) string {
 
 // loadAgent asks the agent for its keys. One that does not answer is noted.
 func (c *credentials) loadAgent(t Target) []ssh.Signer {
-	socket := t.Agent
-	if socket == "" {
-		socket = os.Getenv("SSH_AUTH_SOCK")
-	}
+	socket := cmp.Or(t.Agent, os.Getenv("SSH_AUTH_SOCK"))
 	if socket == "" || socket == "none" {
 		return nil
 	}

@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kevinburke/ssh_config"
-
 	"github.com/inabench/inabench/internal/bounded"
 )
 
@@ -33,12 +31,13 @@ type configFiles struct {
 	warn  []string               // about whole files
 }
 
-// configFile is one file. The library sorts its lines under their Host lines; values
-// are split here, because # begins a comment only where a line does.
-type configFile struct {
-	name  string
-	hosts []*ssh_config.Host
-	args  [][]string // by line, from 1
+// configFile is one file: its Host lines in order, of which the first stands for all hosts and has what is before any.
+type configFile struct{ blocks []block }
+
+// block is a Host line and the lines that follow it.
+type block struct {
+	patterns []string
+	options  []option
 }
 
 // maxInclude is how deep files may include each other, as in OpenSSH.
@@ -111,8 +110,7 @@ func privateGroup(gid uint32) bool {
 
 // parseConfig reads the text of a file. Blocks of Match are left out, with a warning.
 func parseConfig(name, text string) (f *configFile, warn []string, err error) {
-	f = &configFile{name: name, args: [][]string{nil}}
-	var plain strings.Builder
+	f = &configFile{[]block{{patterns: []string{"*"}}}}
 	matching := false // inside a block that is left out
 	for i, line := range strings.Split(text, "\n") {
 		at := fmt.Sprintf("%s:%d", name, i+1)
@@ -121,34 +119,25 @@ func parseConfig(name, text string) (f *configFile, warn []string, err error) {
 		case err != nil:
 			return nil, nil, fmt.Errorf("%s: %w", at, err)
 		case key == "match" && len(args) == 1 && strings.EqualFold(args[0], "all"):
-			matching, key, args = false, "host", []string{"*"}
+			key, args = "host", []string{"*"}
 		case key == "match":
 			matching = true
 			warn = append(warn, fmt.Sprintf("%s: Match is not supported: the lines up to the next Host are ignored", at))
-		case key == "host":
-			matching = false
 		}
 		switch {
-		case matching || key == "":
-			key, args = "", nil
 		case key == "host":
 			for _, pattern := range args {
 				if pattern == "!" || strings.ContainsAny(pattern, " \t#") {
 					return nil, nil, fmt.Errorf("%s: %q is not a pattern of hosts", at, pattern)
 				}
 			}
-			plain.WriteString("Host " + strings.Join(args, " "))
-		default:
-			plain.WriteString(key + "_ x") // "include_": the library shall not follow it
+			matching = false
+			f.blocks = append(f.blocks, block{patterns: args})
+		case key != "" && !matching:
+			last := &f.blocks[len(f.blocks)-1]
+			last.options = append(last.options, option{at, key, args})
 		}
-		plain.WriteByte('\n')
-		f.args = append(f.args, args)
 	}
-	parsed, err := ssh_config.DecodeBytes([]byte(plain.String()))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
-	}
-	f.hosts = parsed.Hosts
 	return f, warn, nil
 }
 
@@ -196,12 +185,11 @@ func splitConfig(line string) (key string, args []string, err error) {
 	return key, args, nil
 }
 
-// applies tells whether a block is about a host. The library's own matching lets a
-// question mark stand for nothing, too.
-func applies(block *ssh_config.Host, alias string) bool {
+// applies tells whether a block is about a host.
+func (b *block) applies(alias string) bool {
 	found := false
-	for _, p := range block.Patterns {
-		pattern, not := strings.CutPrefix(p.String(), "!")
+	for _, p := range b.patterns {
+		pattern, not := strings.CutPrefix(p, "!")
 		switch ok := matchPattern(pattern, alias); {
 		case ok && not:
 			return false
@@ -249,17 +237,12 @@ func (c *configFiles) walk(path, alias string, depth int, visit func(option) err
 	if err != nil {
 		return err
 	}
-	for _, block := range f.hosts {
-		if !applies(block, alias) {
+	for i := range f.blocks {
+		b := &f.blocks[i]
+		if !b.applies(alias) {
 			continue
 		}
-		for _, node := range block.Nodes {
-			kv, ok := node.(*ssh_config.KV)
-			if !ok {
-				continue
-			}
-			line := kv.Pos().Line
-			o := option{fmt.Sprintf("%s:%d", path, line), strings.TrimSuffix(kv.Key, "_"), f.args[line]}
+		for _, o := range b.options {
 			if o.key == "include" {
 				err = c.include(o, path, alias, depth, visit)
 			} else {

@@ -21,6 +21,7 @@ import (
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/hosts"
 )
@@ -116,7 +117,7 @@ func (c *Client) withFilesOf(ctx context.Context, doing string, size int64, f fu
 		if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.As(err, &status) {
 			return err // an answer, so the connection is well
 		}
-		if files != nil && files.heard.empty() {
+		if files != nil && files.heard.odd.Load() {
 			err = errEmpty
 		}
 		c.forget(files)
@@ -131,8 +132,7 @@ func (c *Client) withFilesOf(ctx context.Context, doing string, size int64, f fu
 	if ctx.Err() != nil {
 		c.forget(used.Load())
 	}
-	var named interface{ host() string }
-	if err == nil || errors.As(err, &named) {
+	if err == nil || blame.Of(err) == (blame.Part{Kind: blame.KindHost, Node: c.String()}) {
 		return err
 	}
 	return c.errorf("%s: %w", doing, err)
@@ -147,7 +147,7 @@ func (c *Client) listen(ctx context.Context, used *atomic.Pointer[session], canc
 	patience := fileSilence * c.patience()
 	heard := int64(0)
 	if files := c.files.Load(); files != nil {
-		heard = files.heard.all()
+		heard = files.heard.total.Load()
 	}
 	for {
 		select {
@@ -157,7 +157,7 @@ func (c *Client) listen(ctx context.Context, used *atomic.Pointer[session], canc
 		}
 		now, files := int64(0), used.Load()
 		if files != nil {
-			now = files.heard.all()
+			now = files.heard.total.Load()
 		}
 		if now == heard {
 			cancel(fmt.Errorf("no answer within %v", patience))
@@ -179,9 +179,9 @@ func (c *Client) forget(files *session) {
 }
 
 func (c *Client) leave(files *session) {
-	heard := files.heard.all()
+	heard := files.heard.total.Load()
 	c.later(killGrace, func() {
-		if files.users.Load() > 0 && files.heard.all() != heard && c.Err() == nil {
+		if files.users.Load() > 0 && files.heard.total.Load() != heard && c.Err() == nil {
 			c.leave(files)
 			return
 		}
@@ -194,29 +194,11 @@ const maxListing = 4 << 20
 
 // meter counts what a server says, for those who set it a limit.
 type meter struct {
+	total atomic.Int64 // bytes that the server has said
+	odd   atomic.Bool  // it has said errEmpty
+
 	mu     sync.Mutex
 	limits map[*int64]context.CancelCauseFunc // what is left of each
-	total  int64
-	odd    bool // it has said errEmpty
-}
-
-func (m *meter) saidNothing() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.odd = true
-}
-
-func (m *meter) empty() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.odd
-}
-
-// all is how much the server has said.
-func (m *meter) all() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.total
 }
 
 // limit is a context that ends when the server has said n bytes more than what was asked for.
@@ -237,9 +219,9 @@ func (m *meter) limit(ctx context.Context, n int64) (context.Context, func()) {
 }
 
 func (m *meter) said(n int) {
+	m.total.Add(int64(max(n, 0)))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.total += int64(max(n, 0))
 	for left, cancel := range m.limits {
 		if *left -= int64(n); *left < 0 {
 			cancel(bounded.ErrTooLarge)
@@ -279,7 +261,7 @@ func (a *answers) Read(p []byte) (int, error) {
 			a.at++
 			const data = 103 // SSH_FXP_DATA
 			if a.at == int64(len(a.head)) && a.head[4] == data && binary.BigEndian.Uint32(a.head[9:]) == 0 {
-				a.meter.saidNothing()
+				a.meter.odd.Store(true)
 				return 0, errEmpty
 			}
 		} else {
@@ -308,7 +290,8 @@ func (a asked) Read(p []byte) (int, error) {
 // ReadFile reads a file whole, of at most bounded.Config bytes. Those of /proc, whose size is not known beforehand,
 // can be read too. The more there may be, the longer it may take: 64 KiB per second at least.
 func (c *Client) ReadFile(ctx context.Context, remote string) ([]byte, error) {
-	return c.readFile(ctx, remote, bounded.Config)
+	data, _, err := c.read(ctx, remote, bounded.Config, false)
+	return data, err
 }
 
 // ReadFilesOf implements hosts.Files. It takes little longer than one file does. For those of /proc bounded.Small is enough mostly.
@@ -317,22 +300,17 @@ func (c *Client) ReadFilesOf(ctx context.Context, limit int64, remote ...string)
 	var wg sync.WaitGroup
 	for i, name := range remote {
 		wg.Go(func() {
-			out[i].Data, out[i].Err = c.readFile(ctx, name, limit)
+			out[i].Data, _, out[i].Err = c.read(ctx, name, limit, false)
 		})
 	}
 	wg.Wait()
 	return out
 }
 
-func (c *Client) readFile(ctx context.Context, name string, limit int64) (data []byte, err error) {
-	data, _, err = c.read(ctx, name, limit, false)
-	return data, err
-}
-
 // chunk is how much of a file is asked for at a time, bytes: each costs a round trip.
 const chunk = 16 << 10
 
-// read is readFile; with small it is ReadSmall, of which a stamp is known.
+// read is ReadFile of at most limit bytes; with small it is ReadSmall, of which a stamp is known.
 func (c *Client) read(ctx context.Context, name string, limit int64, small bool) (data []byte, at hosts.Stamp, err error) {
 	type content struct {
 		data []byte

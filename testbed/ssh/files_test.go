@@ -95,6 +95,10 @@ func TestFileErrors(t *testing.T) {
 	if err := c.Upload(ctx, local, "x", 0o600); err != nil {
 		t.Error(err)
 	}
+	c.Close()
+	if _, err := c.ReadFile(ctx, "file"); !errors.Is(err, hosts.ErrLost) || strings.Count(err.Error(), "host h1") != 1 {
+		t.Errorf("of a connection that is gone: %v", err)
+	}
 }
 
 // wantTree says what is under a directory.

@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,10 +90,7 @@ func (c *Client) terminal(s *ssh.Session, stdin io.Reader) (restore func(), err 
 	if err != nil {
 		return nil, fmt.Errorf("size of the terminal: %w", err)
 	}
-	name := os.Getenv("TERM")
-	if name == "" {
-		name = "dumb"
-	}
+	name := cmp.Or(os.Getenv("TERM"), "dumb")
 	if err := s.RequestPty(name, height, width, ssh.TerminalModes{}); err != nil {
 		return nil, c.failed("open terminal", err)
 	}

@@ -42,7 +42,7 @@ type process struct {
 // dash, zsh, csh, fish); /bin/sh must be a POSIX one. argv runs in the process group that
 // the server made for the session, so shell builtins are not commands.
 func (c *Client) Start(ctx context.Context, argv []string, stderr io.Writer) (*hosts.Process, error) {
-	return c.piped(ctx, argv, false, stderr)
+	return c.start(ctx, argv, false, stderr)
 }
 
 // StartRoot implements hosts.Commands: root is as it is for one who logs in as root, and otherwise
@@ -52,19 +52,7 @@ func (c *Client) StartRoot(ctx context.Context, argv []string, stderr io.Writer)
 	if err != nil {
 		return nil, err
 	}
-	return c.piped(ctx, argv, sudo, stderr)
-}
-
-// piped starts a command whose stdout is to be read.
-func (c *Client) piped(ctx context.Context, argv []string, sudo bool, stderr io.Writer) (*hosts.Process, error) {
-	if stderr == nil {
-		stderr = io.Discard
-	}
-	p, err := c.start(ctx, argv, sudo, stderr)
-	if err != nil {
-		return nil, err
-	}
-	return &hosts.Process{Stdin: p.stdin, Stdout: p.stdout, Running: p}, nil
+	return c.start(ctx, argv, sudo, stderr)
 }
 
 // needsSudo tells how the user becomes root.
@@ -80,8 +68,11 @@ func (c *Client) needsSudo() (bool, error) {
 		Hint: "log in as root, or write sudo = true for the host (ssh = {sudo = true})"}
 }
 
-// start starts a command.
-func (c *Client) start(ctx context.Context, argv []string, sudo bool, diag io.Writer) (*process, error) {
+// start starts a command, whose diagnostics go to diag; nil: nowhere.
+func (c *Client) start(ctx context.Context, argv []string, sudo bool, diag io.Writer) (*hosts.Process, error) {
+	if diag == nil {
+		diag = io.Discard
+	}
 	line, err := remote(announce, argv)
 	if err == nil && sudo {
 		line, err = remote(announce, append(slices.Clone(asRoot), argv...))
@@ -128,7 +119,7 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, diag io.Wr
 	if err != nil {
 		return nil, err
 	}
-	return p, nil
+	return &hosts.Process{Stdin: p.stdin, Stdout: p.stdout, Running: p}, nil
 }
 
 // impatient gives a host up that does not do in time what the protocol asks of it, though it may go on answering

@@ -197,7 +197,7 @@ func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held) (down b
 			return false, nil
 		}
 		_ = c.SetDeadline(time.Time{})
-		pass(ctx, &conn{c, rest}, there)
+		pass(ctx, &conn{c, c, rest}, there)
 		return false, nil
 	case r.Run != nil:
 		if len(files) != 2 {

@@ -373,7 +373,7 @@ func ask(ctx context.Context, raw *net.UnixConn, r request, files []*os.File, wi
 		return fail(err)
 	}
 	_ = raw.SetDeadline(time.Now().Add(within))
-	c := &conn{raw, bufio.NewReader(raw)}
+	c := &conn{raw, raw, bufio.NewReader(raw)}
 	if a, err = c.answer(); err != nil {
 		return fail(err)
 	}
@@ -381,21 +381,16 @@ func ask(ctx context.Context, raw *net.UnixConn, r request, files []*os.File, wi
 	return c, a, nil
 }
 
-// conn is a connection of which a line was read, and perhaps more. It is nothing else than that: io.Copy would take what
-// comes from the socket of one that embeds it, past what was read.
+// conn is a connection of which a line was read, and perhaps more. It embeds no socket, only what all connections have: io.Copy
+// would take what comes from a socket itself, past what was read.
 type conn struct {
+	net.Conn
 	raw *net.UnixConn
 	in  *bufio.Reader
 }
 
-func (c *conn) Read(p []byte) (int, error)         { return c.in.Read(p) }
-func (c *conn) Write(p []byte) (int, error)        { return c.raw.Write(p) }
-func (c *conn) Close() error                       { return c.raw.Close() }
-func (c *conn) CloseWrite() error                  { return c.raw.CloseWrite() }
-func (c *conn) LocalAddr() net.Addr                { return c.raw.LocalAddr() }
-func (c *conn) SetDeadline(t time.Time) error      { return c.raw.SetDeadline(t) }
-func (c *conn) SetReadDeadline(t time.Time) error  { return c.raw.SetReadDeadline(t) }
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.raw.SetWriteDeadline(t) }
+func (c *conn) Read(p []byte) (int, error) { return c.in.Read(p) }
+func (c *conn) CloseWrite() error          { return c.raw.CloseWrite() }
 
 // RemoteAddr is no address: SSH's library wants one that looks like TCP's, and compares names of hosts if it says nothing.
 func (c *conn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }

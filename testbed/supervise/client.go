@@ -3,6 +3,7 @@ package supervise
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,9 +60,7 @@ func Start(ctx context.Context, client hosts.Host, exe string, c Config) (*hosts
 
 // encode is the config as a line for a supervisor, and as that reads it.
 func (c Config) encode() (line []byte, parsed *Config, err error) {
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	if line, err = json.Marshal(c); err != nil {
 		return nil, nil, err
 	}

@@ -25,6 +25,7 @@ package supervise
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -176,12 +177,8 @@ func parseConfig(line []byte) (*Config, error) {
 	case !(c.Lease > 0) || c.Lease > maxLease || !(c.Grace >= 0) || c.Grace > maxLease:
 		return nil, fmt.Errorf("%w: a lease of %v s, and %v s of grace", ErrConfig, c.Lease, c.Grace)
 	}
-	if c.Grace == 0 {
-		c.Grace = 1
-	}
-	if c.Name == "" {
-		c.Name = c.Argv[0]
-	}
+	c.Grace = cmp.Or(c.Grace, 1)
+	c.Name = cmp.Or(c.Name, c.Argv[0])
 	return c, nil
 }
 
@@ -279,7 +276,7 @@ func (c *Config) start() (*program, error) {
 	env := os.Environ()
 	for _, e := range c.Env {
 		name, _, ok := strings.Cut(e, "=")
-		if !ok || name == "" {
+		if !ok || name == "" || strings.ContainsRune(e, 0) {
 			return nil, fmt.Errorf("%w: environment %q, want NAME=value", ErrConfig, e)
 		}
 		env = append(env, e)
@@ -304,7 +301,7 @@ func (c *Config) start() (*program, error) {
 	}
 	// No other thread's descriptors can leak into it: all of ours are close-on-exec.
 	p.pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Dir: c.Dir, Env: dedupe(env), Files: []uintptr{r.Fd(), 1, 2},
+		Dir: c.Dir, Env: (&exec.Cmd{Env: env}).Environ(), Files: []uintptr{r.Fd(), 1, 2},
 		Sys: &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL},
 	})
 	r.Close()
@@ -329,22 +326,6 @@ func (c *Config) lookPath() (string, error) {
 		err = nil
 	}
 	return path, err
-}
-
-// dedupe keeps the last of what has the same name.
-func dedupe(env []string) []string {
-	last := map[string]int{}
-	for i, e := range env {
-		name, _, _ := strings.Cut(e, "=")
-		last[name] = i
-	}
-	var out []string
-	for i, e := range env {
-		if name, _, _ := strings.Cut(e, "="); last[name] == i {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // reap buries the program and whatever it left to us.

@@ -3,6 +3,7 @@ package testbedtest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,19 +77,9 @@ func (b bed) local(t *testing.T) {
 			d := b.deploy(t, b.setup(t, testbed.Settings{Mode: mode}, model, finite, stream, message, nothing, ring))
 			before := newReadings(d.sample())
 			d.start()
-			for _, name := range []string{"finite", "nothing"} {
-				for over := false; !over; {
-					select {
-					case <-d.Done(name):
-						over = true
-					default:
-						if d.Now() > d.bed.Patience {
-							d.Fatalf("job %s is not done at %v", name, d.Now())
-						}
-						d.sleep(compute)
-					}
-				}
-			}
+			ending := d
+			ending.jobs = slices.DeleteFunc(slices.Clone(d.jobs), func(j placement.JobPlan) bool { return j.Name != "finite" && j.Name != "nothing" })
+			ending.finish(b.Patience)
 			after := newReadings(d.sample())
 			d.stop()
 			for _, s := range d.summaries() {

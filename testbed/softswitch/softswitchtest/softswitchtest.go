@@ -18,7 +18,7 @@ import (
 	"github.com/inabench/inabench/testbed/softswitch"
 )
 
-// Nowhere is a switch that accepts every entry, forwards nothing, has no ports, and counts
+// Nowhere is a switch that accepts every entry, forwards nothing, and counts
 // nothing. Tests embed it for what they want to be otherwise.
 type Nowhere struct{}
 
@@ -33,9 +33,8 @@ func (Nowhere) SetGroup(uint16, []uint32) error                        { return 
 func (Nowhere) DeleteGroup(uint16) error                               { return nil }
 func (Nowhere) Counter(softswitch.Counter, int) (packets, bytes int64) { return 0, 0 }
 func (Nowhere) ResetCounter(softswitch.Counter, int)                   {}
-func (Nowhere) Ports() []uint32                                        { return nil }
 
-// Memory is a switch without cables that remembers what it was told. It has ports 1 to 4.
+// Memory is a switch without cables that remembers what it was told.
 type Memory struct {
 	mu       sync.Mutex
 	Resets   int // how often it was made to forget everything
@@ -131,8 +130,6 @@ func (m *Memory) Count(c softswitch.Counter, index int, n int64) {
 	defer m.mu.Unlock()
 	m.counters[cell(c, index)] += n
 }
-
-func (m *Memory) Ports() []uint32 { return []uint32{1, 2, 3, 4} }
 
 // State is everything that a switch was told, in an order that can be compared.
 func (m *Memory) State() (b dataplane.Batch) {

@@ -1,0 +1,23 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/inabench/inabench/testbed/stall"
+)
+
+// lateness is how late what an agent does was, and that of it which was due outside of stalls.
+type lateness struct{ all, clear stall.Histogram }
+
+// add counts what was due and is done now, and tells the agent's record of stalls.
+func (l *lateness) add(c *control, due, now time.Duration) {
+	l.all.Add(now - due)
+	if !c.stalls.Add(max(due, c.paused), now) {
+		l.clear.Add(now - due)
+	}
+}
+
+// tell puts it into a report.
+func (l *lateness) tell(s *Stats) {
+	s.LateP99, s.LateMax, s.ClearP99 = l.all.Quantile(.99).Seconds(), l.all.Max.Seconds(), l.clear.Quantile(.99).Seconds()
+}
