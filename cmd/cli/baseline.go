@@ -155,9 +155,6 @@ func gcCommand() *cli.Command {
 			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would be removed"},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("inabench gc --keep N", "gc: no arguments expected, got %s", strings.Join(c.Args().Slice(), " "))
-			}
 			if c.Int("keep") < 1 {
 				return usagef("inabench gc --keep 30 --dry-run", "gc: --keep says how many runs of each experiment stay, at least 1")
 			}

@@ -177,7 +177,7 @@ func verbs(kind string, commands ...*cli.Command) []*cli.Command {
 // writers are the commands whose output is for programs or files and is not folded.
 var writers = []string{"fmt", "init", "completion", "man", "graph", "import", "fit", "discover", "generate", "exec", "ssh"}
 
-// before runs before every command: it turns folding off where the output is for programs, and checks flags.
+// before runs before every command: it turns folding off where the output is for programs, and checks what was typed.
 func before(c *cli.Context) error {
 	kept := slices.Contains(writers, c.Command.Name)
 	for _, flag := range []string{"output", "format"} {
@@ -185,6 +185,9 @@ func before(c *cli.Context) error {
 	}
 	if kept {
 		forPrograms(c.App.Writer)
+	}
+	if err := checkNoArguments(c); err != nil {
+		return err
 	}
 	return checkChoices(c)
 }

@@ -122,9 +122,6 @@ type hostFree struct {
 }
 
 func placeAction(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("-j FILE names the jobs", "place takes no argument, got %s", c.Args().First())
-	}
 	if c.Bool("list") {
 		return writePolicies(c.App.Writer)
 	}

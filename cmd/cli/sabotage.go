@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,13 +17,7 @@ func sabotageCommand() *cli.Command {
 		Description: `Example:
   inabench run --sabotage flip-sums experiments/quickstart.toml
 `,
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("inabench run --sabotage NAME EXPERIMENT.toml", "sabotage: no arguments expected, got %s", strings.Join(c.Args().Slice(), " "))
-			}
-			format := c.String("output")
-			return listFaults(c.App.Writer, format)
-		},
+		Action: func(c *cli.Context) error { return listFaults(c.App.Writer, c.String("output")) },
 	}
 }
 

@@ -45,9 +45,6 @@ Examples:
 }
 
 func serveAction(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef(c.Command.HelpName+" --help lists the options", "serve: no argument expected, got %s", strings.Join(c.Args().Slice(), " "))
-	}
 	token, err := tokenOf(c.String("token-file"))
 	if err != nil {
 		return err

@@ -461,9 +461,6 @@ Examples:
 }
 
 func traceGenerateAction(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("-o FILE names where the trace goes", "trace generate takes no argument, got %s", c.Args().First())
-	}
 	g := trace.Generator{
 		Demand: trace.Demand(c.String("demand")), Jobs: c.Int("jobs"), Seed: c.Uint64("seed"),
 		Load: c.Float64("load"), Capacity: c.Int("gpus"), Rate: c.Float64("rate"),
