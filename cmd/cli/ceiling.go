@@ -117,7 +117,7 @@ func writeForeseen(w io.Writer, plan *experiments.SavedPlan) error {
 func writeCeilings(w io.Writer, all []results.Preflight) {
 	for _, p := range all {
 		if p.Outcome == results.Pass {
-			fmt.Fprintf(w, "ok\t%s\t%s\n", p.Host, p.Found)
+			writeFound(w, "ok", p.Host, p.Found, "")
 		}
 	}
 }

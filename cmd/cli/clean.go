@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/clean"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -178,8 +179,8 @@ func sweep(c *cli.Context) error {
 		if c.Bool("dry-run") {
 			verb = "would be removed"
 		}
-		fmt.Fprintf(c.App.Writer, "switch %s: %d job%s, %d route%s, %d group%s %s\n", sw.Name,
-			len(n.Jobs), plural(len(n.Jobs)), len(n.Routes), plural(len(n.Routes)), len(n.Groups), plural(len(n.Groups)), verb)
+		fmt.Fprintf(c.App.Writer, "switch %s: %s, %s, %s %s\n", sw.Name,
+			human.Plural(len(n.Jobs), "job"), human.Plural(len(n.Routes), "route"), human.Plural(len(n.Groups), "group"), verb)
 	}
 	return errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/hosts"
 )
@@ -185,7 +186,7 @@ func message(err error) (first string, rest []string) {
 	text := err.Error()
 	var problems tomlfile.Problems
 	if errors.As(err, &problems) {
-		text = strings.ReplaceAll(text, problems.Error(), fmt.Sprintf("%d problem%s", len(problems), plural(len(problems))))
+		text = strings.ReplaceAll(text, problems.Error(), human.Plural(len(problems), "problem"))
 	}
 	for _, h := range hints(err, nil) { // they come on lines of their own
 		text = strings.ReplaceAll(text, "; "+h, "")
@@ -265,11 +266,4 @@ func hints(err error, got []string) []string {
 		}
 	}
 	return got
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
 }

@@ -79,9 +79,8 @@ Examples:
 }
 
 func fidelityAction(c *cli.Context) error {
-	format := c.String("output")
 	if c.IsSet("random") {
-		return survey(c, format)
+		return survey(c)
 	}
 	if flag := slices.IndexFunc([]string{"seed", "case", "keep", "factor"}, c.IsSet); flag >= 0 {
 		return usagef("add --random N", "fidelity: options of --random without it")
@@ -104,9 +103,9 @@ func fidelityAction(c *cli.Context) error {
 	var recs []*results.Record
 	dirs := map[string]*results.Dir{}
 	for _, ref := range refs {
-		dir, rec, err := results.Open(rootOf(c), ref)
+		dir, rec, err := openRun(c, ref)
 		if err != nil {
-			return inputError{err, "inabench show lists all runs"}
+			return err
 		}
 		recs, dirs[rec.ID] = append(recs, rec), dir
 	}
@@ -130,11 +129,7 @@ func fidelityAction(c *cli.Context) error {
 		index(c)
 		retell(c, recs[i], dirs[recs[i].ID])
 	}
-	if format == "json" {
-		err = writeJSON(c.App.Writer, report)
-	} else {
-		err = report.Write(c.App.Writer)
-	}
+	err = put(c, report, report.Write)
 	if err == nil && len(report.Models) == 0 {
 		return outcomeError{results.Inconclusive}
 	}

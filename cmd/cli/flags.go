@@ -3,9 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -252,9 +250,3 @@ type inputError hinted
 
 func (e inputError) Unwrap() error { return e.error }
 func (e inputError) Hint() string  { return e.hint }
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "\t")
-	return enc.Encode(v)
-}

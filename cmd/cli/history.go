@@ -395,7 +395,7 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 			note(s, "%s %s from %s on%s; %s", strings.TrimPrefix(human.Percent(ch.Shift), "-"), way, ch.Started.Local().Format(time.DateOnly), seen, ch.Run)
 		}
 		if s.Spoilt > 0 {
-			note(s, "%d run%s left out: limited by the testbed, or ended early", s.Spoilt, plural(s.Spoilt))
+			note(s, "%s left out: limited by the testbed, or ended early", human.Plural(s.Spoilt, "run"))
 		}
 	}
 	if err := tw.Flush(); err != nil {
@@ -410,7 +410,7 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 	// The list has the setting that was used last first.
 	if u >= 0 && u+1 < len(doc.Settings) && doc.Settings[u+1].Experiment == s.Experiment {
 		older := doc.Settings[u+1]
-		fmt.Fprintf(w, "  %d run%s before, to %s, left out: setting %s is another one (%s)\n", older.Runs, plural(older.Runs),
+		fmt.Fprintf(w, "  %s before, to %s, left out: setting %s is another one (%s)\n", human.Plural(older.Runs, "run"),
 			older.Last.Local().Format(time.DateOnly), older.Key, human.Printable(strings.Join(doc.Settings[u].Setting.Differences(older.Setting), "; ")))
 	}
 	return nil

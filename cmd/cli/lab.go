@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -32,7 +31,6 @@ func calibrateCommand() *cli.Command {
 				return err
 			}
 			driver := c.String("on")
-			format := c.String("output")
 			src, done, err := readEmulated(c, path, driver)
 			if done || err != nil {
 				return err
@@ -61,15 +59,13 @@ func calibrateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return writeJSON(c.App.Writer, cal)
-			}
-			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-			fmt.Fprintln(tw, "WHAT\tOF\tMEASURED\tSAMPLES")
-			for _, x := range cal {
-				fmt.Fprintf(tw, "%s\t%s\t%s\t%d\n", x.What, x.Of, human.QuantityCI(x.Value, x.Lo, x.Hi, x.Unit), x.N)
-			}
-			return tw.Flush()
+			return put(c, cal, func(w io.Writer) error {
+				tw := newTable(w, "WHAT", "OF", "MEASURED", "SAMPLES")
+				for _, x := range cal {
+					fmt.Fprintf(tw, "%s\t%s\t%s\t%d\n", x.What, x.Of, human.QuantityCI(x.Value, x.Lo, x.Hi, x.Unit), x.N)
+				}
+				return tw.Flush()
+			})
 		},
 	}
 }

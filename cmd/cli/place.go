@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -387,7 +386,7 @@ func (b *toPlace) result(done *why.Placed) (*placed, error) {
 
 // summary is a placement in a line.
 func (p *placed) summary() string {
-	s := fmt.Sprintf("%s placed %s job%s on %s", p.Policy, count(len(p.Jobs)), plural(len(p.Jobs)), p.Inventory)
+	s := fmt.Sprintf("%s placed %s on %s", p.Policy, human.Plural(len(p.Jobs), "job"), p.Inventory)
 	if n := len(p.Waiting); n > 0 {
 		s += fmt.Sprintf(", %s wait%s", count(n), map[bool]string{true: "s"}[n == 1])
 	}
@@ -460,8 +459,7 @@ func (p *placed) writeJobs(w io.Writer) error {
 	if len(p.Jobs) == 0 {
 		return nil
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "JOB\tGPUS\tRATE\tBOTTLENECK\tRACKS\tPS\tHOSTS")
+	tw := newTable(w, "JOB", "GPUS", "RATE", "BOTTLENECK", "RACKS", "PS", "HOSTS")
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		rate, bottleneck := "local", "-"
@@ -509,9 +507,7 @@ func (p *placed) writeWaiting(w io.Writer, named bool) {
 
 // writeWhy shows a person why jobs are where they are.
 func writeWhy(w io.Writer, why *study.Why) error {
-	for _, l := range wrap(fmt.Sprintf("why (%s): %s", why.Policy, why.Rule), helpWidth) {
-		fmt.Fprintln(w, l)
-	}
+	writeWrapped(w, "", fmt.Sprintf("why (%s): %s", why.Policy, why.Rule))
 	weighed := slices.ContainsFunc(why.Jobs, func(r study.Reason) bool { return r.Chosen != nil })
 	if weighed {
 		last := "+ min(hot spot, uplinks)"
@@ -527,8 +523,7 @@ func writeWhy(w io.Writer, why *study.Why) error {
 		if r.Chosen == nil {
 			continue
 		}
-		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(tw, "    \tworkers\tPS link\tPS cost\thot spot\tuplinks\tvalue\tplan")
+		tw := newTable(w, "    ", "workers", "PS link", "PS cost", "hot spot", "uplinks", "value", "plan")
 		for i, c := range append([]study.Choice{*r.Chosen}, r.Others...) {
 			mark := "lost"
 			if i == 0 {

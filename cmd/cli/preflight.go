@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -44,7 +43,6 @@ func preflightCommand() *cli.Command {
 		Usage: "look whether a lab's hosts are fit for a run: what `run` does before it changes anything",
 		Flags: append(hostFlags(), skipFlag("skip"), outputFlag("text", "json")),
 		Action: func(c *cli.Context) error {
-			format := c.String("output")
 			names, err := skipped(c, "skip")
 			if err != nil {
 				return err
@@ -92,12 +90,7 @@ func preflightCommand() *cli.Command {
 				all = append(all, unforeseen...)
 				all = append(all, lookAtCeilings(c.Context, inv, there, asks, c.Int("fan-out"))...)
 			}
-			if format == "json" {
-				err = writeJSON(c.App.Writer, map[string]any{"preflight": all, "hosts": facts})
-			} else {
-				err = writePreflight(c.App.Writer, all)
-			}
-			if err != nil {
+			if err := put(c, map[string]any{"preflight": all, "hosts": facts}, func(w io.Writer) error { return writePreflight(w, all) }); err != nil {
 				return err
 			}
 			return preflight.Err(all)
@@ -136,8 +129,7 @@ func writePreflight(w io.Writer, all []results.Preflight) error {
 			hosts[r] = append(hosts[r], p.Host)
 		}
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "\tCHECK\tHOSTS\tFOUND")
+	tw := newTable(w, "", "CHECK", "HOSTS", "FOUND")
 	for _, r := range rows {
 		on := strings.Join(hosts[r], ", ")
 		if len(hosts[r]) > 4 {

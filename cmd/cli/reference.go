@@ -116,7 +116,7 @@ func listTables(w io.Writer, of []reference.File) {
 				rows = append(rows, [2]string{reference.Head(e), unquoted(reference.About(e))})
 			}
 		}
-		sayWrapped(w, "", strings.ToUpper(f.Name)+"  "+unquoted(f.About))
+		writeWrapped(w, "", strings.ToUpper(f.Name)+"  "+unquoted(f.About))
 		fmt.Fprintln(w)
 		writeRows(w, rows)
 	}
@@ -124,12 +124,6 @@ func listTables(w io.Writer, of []reference.File) {
 
 // unquoted is a text without the quotes of Markdown.
 func unquoted(s string) string { return strings.ReplaceAll(s, "`", "") }
-
-func sayWrapped(w io.Writer, indent, text string) {
-	for _, line := range wrap(text, helpWidth-len(indent)) {
-		fmt.Fprintln(w, indent+line)
-	}
-}
 
 // sayKey says what a key, or a table with all its keys, is about, in each kind of file that has it.
 func sayKey(w io.Writer, of []reference.File, key string) error {
@@ -156,9 +150,9 @@ func sayKey(w io.Writer, of []reference.File, key string) error {
 			} else if d := reference.Default(e); d != "" {
 				fact += "; default " + d
 			}
-			sayWrapped(w, "  ", fact)
+			writeWrapped(w, "  ", fact)
 		}
-		sayWrapped(w, "  ", unquoted(reference.About(e)))
+		writeWrapped(w, "  ", unquoted(reference.About(e)))
 		if e.Table() {
 			fmt.Fprintln(w)
 			writeRows(w, keyRows(e))

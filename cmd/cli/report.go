@@ -256,18 +256,3 @@ func within(dir, path string) bool {
 	b, err := os.Stat(filepath.Dir(path))
 	return err == nil && os.SameFile(a, b)
 }
-
-// writeWhole writes a file so that others see the old one or the new one, whole, as who collects
-// files of metrics must.
-func writeWhole(file string, data []byte) error {
-	if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() { // a pipe, or a device
-		if err := os.WriteFile(file, data, 0o644); err != nil {
-			return outputError{err}
-		}
-		return nil
-	}
-	if err := results.WriteAtomically(file, data); err != nil {
-		return outputError{fmt.Errorf("write %s: %w", file, err)}
-	}
-	return nil
-}

@@ -52,7 +52,7 @@ func runCommand() *cli.Command {
 
 func runAction(c *cli.Context) error {
 	if c.String("sabotage") == "list" {
-		return listFaults(c.App.Writer, "text")
+		return listFaults(c.App.Writer)
 	}
 	path, err := argument(c, "experiment")
 	if err != nil {
@@ -148,9 +148,9 @@ func runAction(c *cli.Context) error {
 		opt.Batch = experiments.Slurm{}
 	}
 	if ref := c.String("resume"); ref != "" {
-		cut, _, err := results.Open(rootOf(c), ref)
+		cut, _, err := openRun(c, ref)
 		if err != nil {
-			return inputError{err, "inabench show lists all runs"}
+			return err
 		}
 		opt.Resume = cut.Path
 	}

@@ -39,7 +39,7 @@ func surveyFlags() []cli.Flag {
 }
 
 // survey runs settings drawn at random.
-func survey(c *cli.Context, format string) (err error) {
+func survey(c *cli.Context) (err error) {
 	n, first := c.Int("random"), c.Int("case")
 	driver := "netns"
 	if c.IsSet("on") {
@@ -92,11 +92,7 @@ func survey(c *cli.Context, format string) (err error) {
 		last := out.Cases[len(out.Cases)-1]
 		d.say("setting %d of %d: %s: %s, after %s", i+1, n, last.Title, last.Outcome, human.Elapsed(time.Since(began).Round(time.Second)))
 	}
-	if format == "json" {
-		err = writeJSON(c.App.Writer, out)
-	} else {
-		err = out.Write(c.App.Writer)
-	}
+	err = put(c, out, out.Write)
 	if err == nil && out.Outcome() != results.Pass {
 		err = outcomeError{out.Outcome()}
 	}

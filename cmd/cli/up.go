@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -353,20 +352,18 @@ func psCommand() *cli.Command {
 			if err != nil && len(all) == 0 {
 				return err
 			}
-			if c.String("output") == "json" {
-				return errors.Join(err, writeJSON(c.App.Writer, append([]standing.Info{}, all...)))
-			}
-			if len(all) == 0 {
-				fmt.Fprintln(c.App.ErrWriter, "inabench: nothing is up; inabench up FILE.toml brings an emulation up")
-				return err
-			}
-			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-			fmt.Fprintln(tw, "NAME\tHOSTS\tSWITCHES\tFACTOR\tSINCE\tENDS IN\tRUNS\tPID")
-			for _, e := range all {
-				fmt.Fprintf(tw, "%s\t%d\t%d\t%g\t%s ago\t%s\t%s\t%d\n", e.Name, len(e.Hosts), len(e.Switches), e.Factor,
-					short(time.Since(e.Since)), short(max(0, time.Until(e.Ends))), cmp.Or(e.Running, "-"), e.PID)
-			}
-			return errors.Join(err, tw.Flush())
+			return errors.Join(err, put(c, append([]standing.Info{}, all...), func(w io.Writer) error {
+				if len(all) == 0 {
+					fmt.Fprintln(c.App.ErrWriter, "inabench: nothing is up; inabench up FILE.toml brings an emulation up")
+					return nil
+				}
+				tw := newTable(w, "NAME", "HOSTS", "SWITCHES", "FACTOR", "SINCE", "ENDS IN", "RUNS", "PID")
+				for _, e := range all {
+					fmt.Fprintf(tw, "%s\t%d\t%d\t%g\t%s ago\t%s\t%s\t%d\n", e.Name, len(e.Hosts), len(e.Switches), e.Factor,
+						short(time.Since(e.Since)), short(time.Until(e.Ends)), cmp.Or(e.Running, "-"), e.PID)
+				}
+				return tw.Flush()
+			}))
 		},
 	}
 }
