@@ -184,6 +184,8 @@ func (e childError) Error() string {
 	return fmt.Sprintf("fidelity: the run on %s exited with %d", e.driver, e.code)
 }
 
+func (e childError) exit() int { return e.code }
+
 // runOnEach runs an experiment on each driver, one after the other, and returns the runs' IDs.
 // Each run is a process of its own, since an emulation lives inside of namespaces and a lab outside.
 func runOnEach(c *cli.Context, path string) (ids []string, err error) {

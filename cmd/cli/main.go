@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,7 +50,7 @@ func mainIn(ctx context.Context, args []string, stdin io.Reader, stdout io.Write
 	line := arrange(app, args)
 	err := app.RunContext(ctx, line.args)
 	code := exitCode(ctx, err, diag)
-	if said := (saidError{}); err != nil && line.output == "json" && !out.used && !errors.As(err, &said) {
+	if err != nil && line.output == "json" && !out.used && !isA[saidError](err) {
 		forPrograms(out)
 		_ = writeJSON(out, failure(err, code)) // stderr has said it already
 	}

@@ -28,6 +28,7 @@ func suiteCommand() *cli.Command {
 type nightError struct{ *suite.Night }
 
 func (n nightError) Error() string { return "night: " + string(n.Outcome) }
+func (n nightError) exit() int     { return n.ExitCode() }
 
 func suiteRunCommand() *cli.Command {
 	return &cli.Command{

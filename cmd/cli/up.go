@@ -299,6 +299,7 @@ func upBehind(c *cli.Context, name, path string) error {
 type saidError struct{ code int }
 
 func (e saidError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+func (e saidError) exit() int     { return e.code }
 
 func downCommand() *cli.Command {
 	return &cli.Command{
