@@ -127,18 +127,13 @@ func carries(ctx context.Context) (*carry.Machine, error) {
 
 // diagnoseSwitches asks all switches that can be asked what they run.
 func diagnoseSwitches(ctx context.Context, inv *inventory.Inventory, fan int, timeout time.Duration) []device.Diagnosis {
-	out, ok := make([]device.Diagnosis, len(inv.Switches)), make([]bool, len(inv.Switches))
+	out := make([]device.Diagnosis, len(inv.Switches))
 	_ = parallel.Every(fan, len(out), func(i int) error { // what went wrong is in the diagnoses
-		out[i], ok[i] = switches.Diagnose(ctx, inv, inv.Switches[i], timeout)
+		out[i], _ = switches.Diagnose(ctx, inv, inv.Switches[i], timeout)
 		return nil
 	})
-	var asked []device.Diagnosis
-	for i, d := range out {
-		if ok[i] {
-			asked = append(asked, d)
-		}
-	}
-	return asked
+	// Of those that cannot be asked there is none.
+	return slices.DeleteFunc(out, func(d device.Diagnosis) bool { return d.Switch == "" })
 }
 
 // err is nil when an emulation can run here and all hosts can be asked. Where a lab was

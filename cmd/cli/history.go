@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -56,7 +55,6 @@ func historyAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	format := c.String("output")
 	q := history.Query{Metric: metric, Of: c.String("of"), Experiment: c.String("experiment")}
 	switch s := c.String("setting"); s {
 	case newest, "":
@@ -65,9 +63,8 @@ func historyAction(c *cli.Context) error {
 	default:
 		q.Setting = s
 	}
-	if c.String("kind") != "" {
-		kind := c.String("kind")
-		q.Kinds = []results.Kind{results.Kind(kind)}
+	if kind := results.Kind(c.String("kind")); kind != "" {
+		q.Kinds = []results.Kind{kind}
 	}
 	if q.Since, err = since(c.String("since"), time.Now()); err != nil {
 		return err
@@ -94,13 +91,11 @@ func historyAction(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		switch format {
-		case "json":
-			return writeJSON(c.App.Writer, doc)
-		case "csv":
-			return doc.writeCSV(c.App.Writer)
+		text := doc.write
+		if c.String("output") == "csv" {
+			text = doc.writeCSV
 		}
-		return doc.write(c.App.Writer)
+		return put(c, doc, text)
 	})
 }
 
@@ -342,7 +337,7 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		}
 		return []string{text}
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw := newTable(w)
 	fmt.Fprintln(tw, cells("POINT", "PHASE", "OF", "KIND", slices.Concat([]string{"RUNS", "BEFORE", "LAST", "NOISE", "VISIBLE", "STATE"}, pin("BASELINE"), []string{"HISTORY"})...))
 	var notes []string
 	note := func(s seriesHistory, format string, args ...any) {
@@ -405,7 +400,11 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		fmt.Fprintln(w, "  "+n)
 	}
 	if b := series[slices.IndexFunc(series, func(s seriesHistory) bool { return !pins || s.Baseline != nil })].Baseline; b != nil {
-		fmt.Fprintf(w, "  the baseline is %s%s\n", b.Run, human.Printable(reason(b.Reason)))
+		why := ""
+		if b.Reason != "" {
+			why = ": " + human.Printable(b.Reason)
+		}
+		fmt.Fprintf(w, "  the baseline is %s%s\n", b.Run, why)
 	}
 	// The list has the setting that was used last first.
 	if u >= 0 && u+1 < len(doc.Settings) && doc.Settings[u+1].Experiment == s.Experiment {
@@ -414,13 +413,6 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 			older.Last.Local().Format(time.DateOnly), older.Key, human.Printable(strings.Join(doc.Settings[u].Setting.Differences(older.Setting), "; ")))
 	}
 	return nil
-}
-
-func reason(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ": " + text
 }
 
 // writeCSV writes a row for each figure.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,18 +160,24 @@ func inventoryOf(path string) (*inventory.Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	isInventory, err := spec.IsInventory(src.name, src.text)
-	if err != nil {
-		return nil, err
+	inv, _, err := src.lab(nil)
+	return inv, err
+}
+
+// lab parses an inventory, or an experiment, whose inventory it is; the experiment is nil of an inventory.
+func (s source) lab(sets []string) (inv *inventory.Inventory, of *spec.Spec, err error) {
+	isInventory, err := spec.IsInventory(s.name, s.text)
+	if err != nil { // of no TOML: it may be a record
+		return nil, nil, cmp.Or(s.foreign(""), err)
 	}
 	if isInventory {
-		return inventory.Parse(src.name, src.text)
+		inv, err = inventory.Parse(s.name, s.text)
+		return inv, nil, err
 	}
-	s, err := src.spec(nil)
-	if err != nil {
-		return nil, err
+	if of, err = s.spec(sets); err != nil {
+		return nil, nil, err
 	}
-	return s.Inventory(), nil
+	return of.Inventory(), of, nil
 }
 
 // checkLab reports what keeps an inventory from being that of a lab.

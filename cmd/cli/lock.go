@@ -98,16 +98,6 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 	return inv, slices.Compact(names), nil
 }
 
-// places are where the leases of the named lie.
-func places(ctx context.Context, k *keepers.Keepers, names []string) ([]lease.Place, error) {
-	out := make([]lease.Place, len(names))
-	err := parallel.Every(len(names), len(names), func(i int) (err error) {
-		out[i], err = k.Place(ctx, names[i])
-		return err
-	})
-	return out, err
-}
-
 // withPlaces opens where the leases of the named lie, all or none.
 func withPlaces(ctx context.Context, inv *inventory.Inventory, names []string, f func([]lease.Place) error) error {
 	k := keepers.Open(ctx, inv, names, 32)
@@ -115,7 +105,11 @@ func withPlaces(ctx context.Context, inv *inventory.Inventory, names []string, f
 	if err := k.Err(); err != nil {
 		return err
 	}
-	p, err := places(ctx, k, names)
+	p := make([]lease.Place, len(names))
+	err := parallel.Every(len(names), len(names), func(i int) (err error) {
+		p[i], err = k.Place(ctx, names[i])
+		return err
+	})
 	if err != nil {
 		return err
 	}

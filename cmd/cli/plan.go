@@ -15,7 +15,6 @@ import (
 	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
-	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results/human"
@@ -80,29 +79,17 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 	if err != nil {
 		return "", nil, err
 	}
-	isInventory, err := spec.IsInventory(src.name, src.text)
+	inv, s, err := src.lab(sets(c))
 	if err != nil {
 		return "", nil, err
 	}
-	if isInventory {
-		inv, err := inventory.Parse(src.name, src.text)
-		if err != nil {
-			return "", nil, err
-		}
-		if c.Bool("lab") {
-			if err := checkLab(inv); err != nil {
-				return "", nil, err
-			}
-		}
-		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil, nil
-	}
-	if s, err = src.spec(sets(c)); err != nil {
-		return "", nil, err
-	}
 	if c.Bool("lab") {
-		if err := checkLab(s.Inventory()); err != nil {
+		if err := checkLab(inv); err != nil {
 			return "", nil, err
 		}
+	}
+	if s == nil {
+		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil, nil
 	}
 	if err := tooMany(s); err != nil {
 		return "", nil, fmt.Errorf("%s: %w", src.name, err)
@@ -116,7 +103,7 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 		repeats = fmt.Sprintf(", %d to %d repeats", m.Fewest(), m.UpTo())
 	}
 	return fmt.Sprintf("%s: ok: %s, %s%s, %s, inventory %s", src.name, jobs, human.Plural(len(s.Points()), "point"), repeats,
-		human.Plural(len(s.Expects), "expectation"), s.Inventory().File), s, nil
+		human.Plural(len(s.Expects), "expectation"), inv.File), s, nil
 }
 
 // tooMany is of the first job that asks for more GPUs than all hosts have together, which no policy can place; nil

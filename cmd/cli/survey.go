@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/random"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -127,33 +127,30 @@ type ran struct {
 func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	return func(yield func(int, ran) bool) {
 		ctx, cancel := context.WithCancel(d.c.Context)
-		defer cancel()
 		done := make([]chan ran, n)
 		for i := range done {
 			done[i] = make(chan ran, 1)
 		}
-		var g errgroup.Group
-		defer func() { _ = g.Wait() }() // what they return is in done
-		g.SetLimit(1)
+		limit := 1
 		if d.driver == "sim" {
-			g.SetLimit(runtime.NumCPU())
+			limit = runtime.NumCPU()
 		}
-		begun := make(chan struct{})
+		ended := make(chan struct{})
 		go func() {
-			defer close(begun)
-			for i := range n {
-				g.Go(func() error {
-					r := ran{err: ctx.Err()}
-					if r.err == nil {
-						r = d.run(first + i)
-					}
-					done[i] <- r
-					return nil
-				})
-			}
+			defer close(ended)
+			_ = parallel.Every(limit, n, func(i int) error { // what goes wrong is in done
+				r := ran{err: ctx.Err()}
+				if r.err == nil {
+					r = d.run(first + i)
+				}
+				done[i] <- r
+				return nil
+			})
 		}()
-		defer func() { <-begun }()
-		defer cancel()
+		defer func() {
+			cancel()
+			<-ended
+		}()
 		for i := range n {
 			if !yield(i, <-done[i]) {
 				return

@@ -110,7 +110,14 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 		}
 		o.Skipped = func(p tomlfile.Problem) { fmt.Fprintln(c.App.ErrWriter, p) }
 	}
-	t, how, err := loadTrace(c, path, o)
+	load := trace.Load
+	if path == stdin {
+		load = func(_ string, o trace.Options) (*trace.Trace, *trace.Report, error) { return trace.Read("stdin", c.App.Reader, o) }
+	}
+	t, how, err := load(path, o)
+	if err != nil {
+		err = inputError{err, ""}
+	}
 	var invalid *trace.InvalidError
 	switch {
 	case !errors.As(err, &invalid):
@@ -118,22 +125,6 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 		err = hinted{err, "--lenient skips such rows; it finds " + human.Plural(invalid.Jobs, "job")}
 	case o.Format == nil && o.Where == "" && invalid.Problems[0].Hint != "": // that of each format's columns
 		err = hinted{err, "--columns id=COLUMN,submit=COLUMN,duration=COLUMN,gpus=COLUMN reads another format"}
-	}
-	return t, how, err
-}
-
-// loadTrace reads a trace from a file or from standard input.
-func loadTrace(c *cli.Context, path string, o trace.Options) (*trace.Trace, *trace.Report, error) {
-	var t *trace.Trace
-	var how *trace.Report
-	var err error
-	if path == stdin {
-		t, how, err = trace.Read("stdin", c.App.Reader, o)
-	} else {
-		t, how, err = trace.Load(path, o)
-	}
-	if err != nil {
-		err = inputError{err, ""}
 	}
 	return t, how, err
 }

@@ -133,13 +133,9 @@ func nameOf(path string) string {
 
 // upSpec is the experiment that a file is, or a first one on the inventory that it is.
 func upSpec(src *source, sets []string) (*spec.Spec, error) {
-	isInventory, err := spec.IsInventory(src.name, src.text)
-	if err != nil || !isInventory {
-		return src.spec(sets)
-	}
-	inv, err := inventory.Parse(src.name, src.text)
-	if err != nil {
-		return nil, err
+	inv, s, err := src.lab(sets)
+	if err != nil || s != nil {
+		return s, err
 	}
 	text, err := starter.Experiment(inv, filepath.Base(src.name))
 	if err != nil {
@@ -170,10 +166,14 @@ func leaveAccess(k *standing.Keeper, inv *inventory.Inventory, info standing.Inf
 	if len(inv.Hosts) == 0 {
 		return nil
 	}
+	e, at := k.Emulation(), map[string]string{}
 	for file, path := range map[string]string{standing.KeyFile: inv.Hosts[0].SSH.Key, standing.KnownHosts: inv.Hosts[0].SSH.KnownHosts} {
 		text, err := bounded.ReadFile(path, bounded.Config)
 		if err == nil {
 			err = k.Leave(file, text)
+		}
+		if err == nil {
+			at[file], err = e.Path(file)
 		}
 		if err != nil {
 			return err
@@ -183,19 +183,13 @@ func leaveAccess(k *standing.Keeper, inv *inventory.Inventory, info standing.Inf
 	if err != nil {
 		return err
 	}
-	e := k.Emulation()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Hosts of the emulation %s, while it is up: ssh -F FILE HOST, scp -F FILE, rsync -e \"ssh -F FILE\".\n", e.Name)
 	for _, h := range info.Hosts {
-		key, err := e.Path(standing.KeyFile)
-		if err != nil {
-			return err
-		}
-		known, _ := e.Path(standing.KnownHosts)
 		host, port, _ := net.SplitHostPort(h.Address)
 		percent := func(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 		fmt.Fprintf(&b, "\nHost %s\n  HostName %s\n  Port %s\n  User %s\n  IdentityFile %q\n  IdentitiesOnly yes\n  UserKnownHostsFile %q\n  ProxyCommand %s\n",
-			h.Name, host, port, h.User, percent(key), percent(known), percent(human.ShellLine(exe, connectVerb, e.Name, h.Name)))
+			h.Name, host, port, h.User, percent(at[standing.KeyFile]), percent(at[standing.KnownHosts]), percent(human.ShellLine(exe, connectVerb, e.Name, h.Name)))
 	}
 	return k.Leave(standing.Config, []byte(b.String()))
 }
