@@ -23,6 +23,7 @@ type door struct {
 	width int // of the terminal, in columns; 0: no terminal, or output for programs, which is not folded
 
 	mu     sync.Mutex
+	used   bool   // something was written
 	rest   []byte // of a rune or a colour that has not ended
 	line   []byte // that has not ended
 	column int    // where the next letter stands
@@ -50,6 +51,7 @@ const mostRest = len("\x1b[00m")
 func (d *door) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.used = true
 	if err := d.erase(); err != nil {
 		return 0, err
 	}
@@ -255,14 +257,11 @@ func columns(text []byte) int { return utf8.RuneCount(colours.ReplaceAll(text, n
 
 // forPrograms turns folding off for a stream whose output is for programs or files.
 func forPrograms(w io.Writer) {
-	switch d := w.(type) {
-	case *door:
+	if d, ok := w.(*door); ok {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		_ = d.flush()
 		d.width = 0
-	case *output:
-		forPrograms(d.Writer)
 	}
 }
 
@@ -275,11 +274,8 @@ func transient(w io.Writer, lines []string) {
 
 // behind is the stream behind a door, for who passes it on to a program as it is.
 func behind(w io.Writer) io.Writer {
-	switch d := w.(type) {
-	case *door:
+	if d, ok := w.(*door); ok {
 		return d.to
-	case *output:
-		return behind(d.Writer)
 	}
 	return w
 }

@@ -41,8 +41,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 func mainIn(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer, diag *door) int {
 	screen := newDoor(stdout)
 	defer screen.close()
-	out := &output{Writer: screen}
-	app := newApp(stdin, out, diag)
+	app := newApp(stdin, screen, diag)
 	if len(args) > 1 && args[1] == completeVerb {
 		complete(app, args[2:], screen)
 		return exitOK
@@ -50,22 +49,11 @@ func mainIn(ctx context.Context, args []string, stdin io.Reader, stdout io.Write
 	line := arrange(app, args)
 	err := app.RunContext(ctx, line.args)
 	code := exitCode(ctx, err, diag)
-	if err != nil && line.output == "json" && !out.used && !isA[saidError](err) {
-		forPrograms(out)
-		_ = writeJSON(out, failure(err, code)) // stderr has said it already
+	if err != nil && line.output == "json" && !screen.used && !isA[saidError](err) {
+		forPrograms(screen)
+		_ = writeJSON(screen, failure(err, code)) // stderr has said it already
 	}
 	return code
-}
-
-// output is stdout, and whether anything has been written to it.
-type output struct {
-	io.Writer
-	used bool
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.used = true
-	return o.Writer.Write(p)
 }
 
 // interruption is the cause of a context that a signal cancelled.
@@ -77,8 +65,7 @@ func (i interruption) Error() string { return "interrupted by " + unix.SignalNam
 // inside the namespaces of an emulation, it leaves them to that.
 type interrupts struct {
 	delegated atomic.Bool
-	reading   atomic.Bool // nothing is changed, so that nothing is to be undone: see reading
-	harmless  atomic.Bool // the command changes nothing; unlike reading, still true after it has ended
+	harmless  atomic.Bool // the command changes nothing, so that nothing is to be undone: see reading
 }
 
 type interruptsKey struct{}
@@ -91,9 +78,7 @@ func reading(c *cli.Command) *cli.Command {
 	do := c.Action
 	c.Action = func(x *cli.Context) error {
 		if in, ok := x.Context.Value(interruptsKey{}).(*interrupts); ok {
-			in.reading.Store(true)
 			in.harmless.Store(true)
-			defer in.reading.Store(false)
 		}
 		return do(x)
 	}
@@ -130,7 +115,7 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 			switch {
 			case n == 1:
 				cancel(cause)
-				if in.reading.Load() {
+				if in.harmless.Load() {
 					time.AfterFunc(briefly, func() {
 						fmt.Fprintf(stderr, "inabench: error: %v\n", cause)
 						os.Exit(128 + int(cause.sig))
