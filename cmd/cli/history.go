@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -319,26 +320,17 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		points, phases, pins = points || s.Point != "", phases || s.Phase > 0, pins || s.Baseline != nil
 		kinds = kinds || s.Kind != series[0].Kind || s.Predictor != series[0].Predictor
 	}
-	cells := func(point, phase, of, kind string, rest ...string) string {
-		var row []string
-		for _, c := range []struct {
-			shown bool
-			text  string
-		}{{points, point}, {phases, phase}, {true, of}, {kinds, kind}} {
-			if c.shown {
-				row = append(row, human.Printable(c.text))
+	tw, left := newTable(w), map[int]bool{0: !points, 1: !phases, 3: !kinds, 10: !pins}
+	row := func(cells ...string) {
+		var shown []string
+		for i, text := range cells {
+			if !left[i] {
+				shown = append(shown, human.Printable(text))
 			}
 		}
-		return "  " + strings.Join(append(row, rest...), "\t")
+		fmt.Fprintln(tw, "  "+strings.Join(shown, "\t"))
 	}
-	pin := func(text string) []string {
-		if !pins {
-			return nil
-		}
-		return []string{text}
-	}
-	tw := newTable(w)
-	fmt.Fprintln(tw, cells("POINT", "PHASE", "OF", "KIND", slices.Concat([]string{"RUNS", "BEFORE", "LAST", "NOISE", "VISIBLE", "STATE"}, pin("BASELINE"), []string{"HISTORY"})...))
+	row("POINT", "PHASE", "OF", "KIND", "RUNS", "BEFORE", "LAST", "NOISE", "VISIBLE", "STATE", "BASELINE", "HISTORY")
 	var notes []string
 	note := func(s seriesHistory, format string, args ...any) {
 		name := s.Of
@@ -372,12 +364,8 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		if s.Baseline != nil {
 			against = human.SignedError(s.Baseline.Shift, true, "")
 		}
-		kind := string(s.Kind)
-		if s.Predictor != "" {
-			kind = s.Predictor
-		}
-		fmt.Fprintln(tw, cells(s.Point, strconv.Itoa(s.Phase+1), s.Of, kind,
-			slices.Concat([]string{strconv.Itoa(len(s.Nights)), before, last, noise, visible, state}, pin(against), []string{bars})...))
+		row(s.Point, strconv.Itoa(s.Phase+1), s.Of, cmp.Or(s.Predictor, string(s.Kind)), strconv.Itoa(len(s.Nights)),
+			before, last, noise, visible, state, against, bars)
 		for _, ch := range s.Changes {
 			way := "higher"
 			if ch.Shift < 0 {

@@ -133,36 +133,32 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 	if len(figures) == 0 {
 		return inputError{errors.New("the report of this run has no drawings"), ""}
 	}
-	write := func(folder, name, ending string, data []byte) error {
-		if err := os.MkdirAll(folder, 0o777); err != nil {
-			return outputError{err}
-		}
-		path := filepath.Join(folder, name+ending)
-		if err := writeWhole(path, data); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintln(c.App.Writer, path)
-		return err
-	}
 	for _, f := range figures {
-		if folder := c.String("svg"); folder != "" {
-			if err := write(folder, f.Name, ".svg", []byte(plot.InPoints(f.SVG, perPixel, width))); err != nil {
-				return err
+		for _, form := range []string{"svg", "pdf", "csv"} {
+			folder := c.String(form)
+			if folder == "" || form == "csv" && f.Rows == nil {
+				continue
 			}
-		}
-		if folder := c.String("pdf"); folder != "" {
 			var b bytes.Buffer
-			if err := pdf.Write(&b, f.SVG, perPixel, width); err != nil {
+			switch form {
+			case "svg":
+				fmt.Fprint(&b, plot.InPoints(f.SVG, perPixel, width))
+			case "pdf":
+				err = pdf.Write(&b, f.SVG, perPixel, width)
+			case "csv":
+				fmt.Fprint(&b, f.CSV())
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
-			if err := write(folder, f.Name, ".pdf", b.Bytes()); err != nil {
+			if err := os.MkdirAll(folder, 0o777); err != nil {
+				return outputError{err}
+			}
+			path := filepath.Join(folder, f.Name+"."+form)
+			if err := writeWhole(path, b.Bytes()); err != nil {
 				return err
 			}
-		}
-		if folder := c.String("csv"); folder != "" && f.Rows != nil {
-			if err := write(folder, f.Name, ".csv", []byte(f.CSV())); err != nil {
-				return err
-			}
+			fmt.Fprintln(c.App.Writer, path)
 		}
 	}
 	return nil
