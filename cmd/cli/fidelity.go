@@ -19,7 +19,6 @@ import (
 
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
-	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
 )
@@ -189,15 +188,9 @@ func (e childError) exit() int { return e.code }
 // runOnEach runs an experiment on each driver, one after the other, and returns the runs' IDs.
 // Each run is a process of its own, since an emulation lives inside of namespaces and a lab outside.
 func runOnEach(c *cli.Context, path string) (ids []string, err error) {
-	drivers := strings.Split(c.String("on"), ",")
-	for i, d := range drivers {
-		drivers[i] = strings.TrimSpace(d)
-		if !slices.Contains(spec.Drivers, drivers[i]) {
-			return nil, usagef(tomlfile.OneOf(drivers[i], spec.Drivers), "unknown driver %q in --on", drivers[i])
-		}
-		if slices.Contains(drivers[:i], drivers[i]) {
-			return nil, usagef("a run has repeats: --repeat N", "--on names %s twice", drivers[i])
-		}
+	drivers, err := listed(c.String("on"), "driver", spec.Drivers)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := predictorsOf(c); err != nil {
 		return nil, err

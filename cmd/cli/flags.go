@@ -39,6 +39,21 @@ func words(c *cli.Context, flag string) (all []string) {
 	return all
 }
 
+// listed are the words of a list with commas, of those that are known, each once; what they are is for messages.
+func listed(list, what string, known []string) (all []string, err error) {
+	for w := range strings.SplitSeq(list, ",") {
+		w = strings.TrimSpace(w)
+		switch {
+		case !slices.Contains(known, w):
+			return nil, usagef(tomlfile.OneOf(w, known), "unknown %s %q", what, w)
+		case slices.Contains(all, w):
+			return nil, usagef("", "%s %s twice", what, w)
+		}
+		all = append(all, w)
+	}
+	return all, nil
+}
+
 func switchFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "switch", EnvVars: []string{"INABENCH_SWITCH"},

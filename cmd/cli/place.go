@@ -128,12 +128,11 @@ func placeAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := policyNames(c.String("policy"), b.spec.PolicyNames())
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		names = []string{b.policy}
+	names := []string{b.policy}
+	if list := c.String("policy"); list != "" {
+		if names, err = listed(list, "policy", b.spec.PolicyNames()); err != nil {
+			return err
+		}
 	}
 	var all []*placed
 	for _, name := range names {
@@ -180,23 +179,6 @@ func placeAction(c *cli.Context) error {
 		fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", p.summary())
 	}
 	return nil
-}
-
-// policyNames are the policies of a list, all known and none twice.
-func policyNames(list string, known []string) (names []string, err error) {
-	if list == "" {
-		return nil, nil
-	}
-	for name := range strings.SplitSeq(list, ",") {
-		if !slices.Contains(known, name) {
-			return nil, usagef(tomlfile.OneOf(name, known), "unknown policy %q", name)
-		}
-		if slices.Contains(names, name) {
-			return nil, usagef("", "policy %s twice", name)
-		}
-		names = append(names, name)
-	}
-	return names, nil
 }
 
 // readBatch reads what is to be placed.

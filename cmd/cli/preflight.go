@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/preflight"
@@ -27,14 +26,7 @@ func skipped(c *cli.Context, flag string) ([]string, error) {
 	if c.String(flag) == "" {
 		return nil, nil
 	}
-	names := strings.Split(c.String(flag), ",")
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-		if !slices.Contains(preflight.Names(), names[i]) {
-			return nil, usagef(tomlfile.OneOf(names[i], preflight.Names()), "--%s: unknown check %q", flag, names[i])
-		}
-	}
-	return names, nil
+	return listed(c.String(flag), "check", preflight.Names())
 }
 
 func preflightCommand() *cli.Command {

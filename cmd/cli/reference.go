@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -57,10 +58,10 @@ func referenceCommand() *cli.Command {
 `,
 		Action: func(c *cli.Context) error {
 			format := c.String("format")
-			of := files
-			if name := c.String("of"); name != "" {
-				of = filesNamed(name)
-			}
+			name := c.String("of")
+			of := slices.DeleteFunc(slices.Clone(files), func(f reference.File) bool {
+				return name != "" && f.Name != name
+			})
 			switch {
 			case format != "text" && c.Args().Present():
 				return usagef("leave the key out", "--format %s is of whole files", format)
@@ -93,15 +94,6 @@ func fileNames() (out []string) {
 		out = append(out, f.Name)
 	}
 	return out
-}
-
-func filesNamed(name string) []reference.File {
-	for i := range files {
-		if files[i].Name == name {
-			return files[i : i+1]
-		}
-	}
-	return nil
 }
 
 // listTables lists what kinds of file there are, and the tables of each.

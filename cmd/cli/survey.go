@@ -260,37 +260,32 @@ func spoilt(rec *results.Record) bool {
 func (d *drawer) try(p prepared, a attempt) (r ran) {
 	k := &r.setting
 	*k = p.setting
-	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver}
-	again := []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(p.Number), "--on", d.driver}
-	if d.c.String("keep") != "" {
-		again = []string{"inabench", "run", p.path, "--on", d.driver}
-	}
-	if a.times > 1 {
-		args = append(args, "--repeat", strconv.Itoa(a.times))
-		if d.c.String("keep") != "" {
-			again = append(again, "--repeat", strconv.Itoa(a.times))
-		}
-	}
 	sets := p.Model()
 	if d.driver == "netns" {
 		at := p.pace
 		at.Factor *= a.slower
 		warm, length := at.Needs()
 		k.Factor, sets = at.Factor, p.Slow(random.Pace{Factor: at.Factor, Warm: warm, Length: length}, a.longer)
-		if d.c.String("keep") == "" {
+	}
+	options := []string{"--on", d.driver}
+	if a.times > 1 {
+		options = append(options, "--repeat", strconv.Itoa(a.times))
+	}
+	for _, set := range sets {
+		options = append(options, "--set", set)
+	}
+	again := append([]string{"inabench", "run", p.path}, options...)
+	if d.c.String("keep") == "" { // the file goes
+		again = []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(p.Number), "--on", d.driver}
+		if d.driver == "netns" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}
 	}
-	for _, set := range sets {
-		args = append(args, "--set", set)
-		if d.c.String("keep") != "" {
-			again = append(again, "--set", set)
-		}
-	}
 	k.Command = strings.Join(again, " ")
+	args := append([]string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet"}, options...)
 	var id string
 	if id, r.err = runChild(d.c, d.driver, append(args, "--", p.path)); r.err == nil {
-		_, r.rec, r.err = results.Open(rootOf(d.c), id)
+		_, r.rec, r.err = openRun(d.c, id)
 	}
 	return r
 }
