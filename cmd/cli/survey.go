@@ -285,7 +285,7 @@ func (d *drawer) try(p prepared, a attempt) (r ran) {
 	args := append([]string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet"}, options...)
 	var id string
 	if id, r.err = runChild(d.c, d.driver, append(args, "--", p.path)); r.err == nil {
-		_, r.rec, r.err = openRun(d.c, id)
+		_, r.rec, r.err = results.Open(rootOf(d.c), id)
 	}
 	return r
 }
