@@ -377,10 +377,7 @@ func machinesOf(file string, switches bool) (out []string) {
 		return nil
 	}
 	if switches {
-		for _, s := range inv.Switches {
-			out = append(out, s.Name)
-		}
-		return out
+		return switchNames(inv)
 	}
 	return hostNames(inv)
 }

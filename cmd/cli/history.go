@@ -280,7 +280,7 @@ func sparkline(nights []history.Night) string {
 	for i, y := range v {
 		out[i] = bars[len(bars)/2-1]
 		if hi > lo {
-			out[i] = bars[min(len(bars)-1, int((y-lo)/(hi-lo)*float64(len(bars))))]
+			out[i] = bars[min(len(bars)-1, int((y/2-lo/2)/(hi/2-lo/2)*float64(len(bars))))] // the whole range may be beyond all numbers
 		}
 	}
 	return string(out)

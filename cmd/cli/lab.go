@@ -154,6 +154,13 @@ func hostNames(inv *inventory.Inventory) (out []string) {
 	return out
 }
 
+func switchNames(inv *inventory.Inventory) (out []string) {
+	for _, s := range inv.Switches {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
 // inventoryOf reads an inventory, or an experiment's.
 func inventoryOf(path string) (*inventory.Inventory, error) {
 	src, err := readFile(path)

@@ -70,28 +70,20 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 	if err := checkLab(inv); err != nil {
 		return nil, nil, err
 	}
+	known := slices.Concat(hostNames(inv), switchNames(inv))
+	if inv.Manager.Apart() {
+		known = append(known, inventory.ManagerName)
+	}
 	names := c.Args().Slice()
-	managed := inv.Manager.Apart()
 	switch {
 	case len(names) == 0 && !all:
 		return nil, nil, usagef("inabench "+verb+" -i LAB.toml HOST|SWITCH ..., or --all", "%s: which hosts and switches?", verb)
 	case len(names) == 0:
-		for _, h := range inv.Hosts {
-			names = append(names, h.Name)
-		}
-		for _, sw := range inv.Switches {
-			names = append(names, sw.Name)
-		}
-		if managed {
-			names = append(names, inventory.ManagerName)
-		}
+		names = known
 	}
 	for _, name := range names {
-		if _, ok := inv.Host(name); ok || managed && name == inventory.ManagerName {
-			continue
-		}
-		if _, ok := inv.Switch(name); !ok {
-			return nil, nil, noHost(name, inv.File, hostNames(inv))
+		if !slices.Contains(known, name) {
+			return nil, nil, noHost(name, inv.File, known)
 		}
 	}
 	slices.Sort(names)

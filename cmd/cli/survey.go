@@ -54,7 +54,7 @@ func survey(c *cli.Context) (err error) {
 		return usagef("--keep DIR leaves the files, which inabench run takes with all options", "fidelity --random has none of --set, --predictor, --quick, --repeat, --switch, --svg, --anyway and --no-record")
 	case driver != "netns" && driver != "sim":
 		return usagef(tomlfile.OneOf(driver, []string{"netns", "sim"}), "fidelity --random on %q", driver)
-	case c.Float64("factor") != 0 && c.Float64("factor") < 1:
+	case c.IsSet("factor") && !(c.Float64("factor") >= 1):
 		return usagef("leave it out for what this machine carries", "--factor is 1 or more")
 	}
 	dir := c.String("keep")
