@@ -247,12 +247,9 @@ func labFromAnswers(c *cli.Context, name string) (l starter.Lab, err error) {
 	if err := answer(c, given); err != nil {
 		return l, err
 	}
-	if names == nil {
-		if names, err = hostList(given["hosts"]); err != nil {
-			return l, err
-		}
+	if l.Hosts, err = hostList(given["hosts"]); err != nil {
+		return l, err
 	}
-	l.Hosts = names
 	if l.Switches, err = hostList(given["switches"]); err != nil {
 		return l, err
 	}

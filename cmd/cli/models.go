@@ -99,7 +99,7 @@ func modelOf(all *workload.Catalogue, name string) model {
 	return m
 }
 
-func (m *model) step() string {
+func (m model) step() string {
 	if m.Compute == nil {
 		return "unknown"
 	}
@@ -107,7 +107,7 @@ func (m *model) step() string {
 }
 
 // on is what a step was measured on.
-func (m *model) on() string {
+func (m model) on() string {
 	if m.Compute == nil && m.GPU == "unknown" {
 		return "-"
 	}
@@ -121,8 +121,7 @@ func (m *model) on() string {
 func writeModels(w io.Writer, models []model) error {
 	var sources []string
 	tw := newTable(w, "MODEL", "GRADIENT", "LAYERS", "STEP", "BASIS", "ON", "SOURCE")
-	for i := range models {
-		m := &models[i]
+	for _, m := range models {
 		n := slices.Index(sources, m.Source)
 		if n < 0 {
 			n = len(sources)

@@ -82,7 +82,8 @@ func preflightCommand() *cli.Command {
 				all = append(all, unforeseen...)
 				all = append(all, lookAtCeilings(c.Context, inv, there, asks, c.Int("fan-out"))...)
 			}
-			if err := put(c, map[string]any{"preflight": all, "hosts": facts}, func(w io.Writer) error { return writePreflight(w, all) }); err != nil {
+			doc := map[string]any{"preflight": all, "hosts": facts}
+			if err := put(c, doc, func(w io.Writer) error { return writePreflight(w, all) }); err != nil {
 				return err
 			}
 			return preflight.Err(all)
