@@ -116,8 +116,10 @@ func fidelityAction(c *cli.Context) error {
 		return err
 	}
 	if into := c.String("svg"); into != "" {
-		if err := draw(report, into); err != nil {
-			return outputError{err}
+		for _, d := range report.Drawings() {
+			if _, err := writeInto(into, d.Name+".svg", []byte(d.SVG)); err != nil {
+				return err
+			}
 		}
 	}
 	if !c.Bool("no-record") {
@@ -142,19 +144,6 @@ func isExperiment(arg string) bool {
 	}
 	st, err := os.Stat(arg)
 	return err == nil && st.Mode().IsRegular() && filepath.Base(arg) != results.RecordFile
-}
-
-// draw writes all drawings into a folder.
-func draw(report *fidelity.Report, into string) error {
-	if err := os.MkdirAll(into, 0o777); err != nil {
-		return err
-	}
-	for _, d := range report.Drawings() {
-		if err := os.WriteFile(filepath.Join(into, d.Name+".svg"), []byte(d.SVG), 0o666); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // keepFidelity puts the figures into the record of the reference, in the place of older ones of

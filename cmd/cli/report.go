@@ -151,11 +151,8 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
-			if err := os.MkdirAll(folder, 0o777); err != nil {
-				return outputError{err}
-			}
-			path := filepath.Join(folder, f.Name+"."+form)
-			if err := writeWhole(path, b.Bytes()); err != nil {
+			path, err := writeInto(folder, f.Name+"."+form, b.Bytes())
+			if err != nil {
 				return err
 			}
 			fmt.Fprintln(c.App.Writer, path)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -77,4 +78,13 @@ func writeWhole(file string, data []byte) error {
 		return outputError{fmt.Errorf("write %s: %w", file, err)}
 	}
 	return nil
+}
+
+// writeInto is writeWhole of a file in a folder, which is made if it is not there.
+func writeInto(folder, name string, data []byte) (path string, err error) {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return "", outputError{err}
+	}
+	path = filepath.Join(folder, name)
+	return path, writeWhole(path, data)
 }
