@@ -127,7 +127,6 @@ func fidelityAction(c *cli.Context) error {
 		if err := keepFidelity(dirs[recs[i].ID], recs[i], report); err != nil {
 			fmt.Fprintf(c.App.ErrWriter, "inabench: not kept with the run: %v\n", err)
 		}
-		index(c)
 		retell(c, recs[i], dirs[recs[i].ID])
 	}
 	err = put(c, report, report.Write)

@@ -213,14 +213,13 @@ func read(c *cli.Context, path string) (source, error) {
 
 // readEmulated is read for a command that emulates: standard input can be read once,
 // so only inside.
-func readEmulated(c *cli.Context, path, driver string) (src source, done bool, err error) {
+func readEmulated(c *cli.Context, path, driver string) (source, error) {
 	if driver == "netns" && path == stdin {
-		if done, err := emulate(c.Context); done || err != nil {
-			return src, done, err
+		if err := emulate(c.Context); err != nil {
+			return source{}, err
 		}
 	}
-	src, err = read(c, path)
-	return src, false, err
+	return read(c, path)
 }
 
 // spec parses an experiment.

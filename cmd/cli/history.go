@@ -152,22 +152,6 @@ func indexError(root string, err error) error {
 	return err
 }
 
-// index notes a run that has ended. That it can be noted is not what was asked for: the next
-// reader notices the run, or says what is wrong.
-func index(c *cli.Context) {
-	if c.Context.Err() != nil { // it is to end: whoever looks next notices the run
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context), 10*time.Second)
-	defer cancel()
-	x, err := history.Open(ctx, rootOf(c))
-	if err != nil {
-		return
-	}
-	defer x.Close()
-	_, _ = x.Update(ctx)
-}
-
 // metricHistory is what is known of a metric, for people and programs.
 type metricHistory struct {
 	Metric   string          `json:"metric"`

@@ -32,8 +32,8 @@ func calibrateCommand() *cli.Command {
 				return err
 			}
 			driver := c.String("on")
-			src, done, err := readEmulated(c, path, driver)
-			if done || err != nil {
+			src, err := readEmulated(c, path, driver)
+			if err != nil {
 				return err
 			}
 			spec, err := src.spec(sets(c))
@@ -46,7 +46,7 @@ func calibrateCommand() *cli.Command {
 			}
 			spec.SkipPreflight(skip...)
 			if driver == "netns" {
-				if done, err := emulate(c.Context); done || err != nil {
+				if err := emulate(c.Context); err != nil {
 					return err
 				}
 			}
@@ -105,7 +105,7 @@ func sshCommand() *cli.Command {
 				return noHost(name, inv.File, hostNames(inv))
 			}
 			if on == "netns" {
-				if done, err := emulate(c.Context); done || err != nil {
+				if err := emulate(c.Context); err != nil {
 					return err
 				}
 				f, err := netns.Up(c.Context, inv, netns.Options{})

@@ -85,16 +85,6 @@ func reading(c *cli.Command) *cli.Command {
 	return c
 }
 
-// delegateSignals leaves signals to another process, which gets them too.
-func delegateSignals(ctx context.Context) (undo func()) {
-	i, ok := ctx.Value(interruptsKey{}).(*interrupts)
-	if !ok {
-		return func() {}
-	}
-	i.delegated.Store(true)
-	return func() { i.delegated.Store(false) }
-}
-
 // interruptible returns a context that the first SIGINT or SIGTERM cancels, or the
 // end of the terminal (not under nohup), which starts the teardown. A second one
 // exits at once: nothing of an emulation can outlive this process, and

@@ -206,7 +206,7 @@ func beside(c *cli.Context, dir *results.Dir) report.Beside {
 	return b
 }
 
-// past is what is known of a run's past: nil where there is no index of it, and none is needed.
+// past is what is known of a run's past, by an index that is brought up to date: nil where there is none, and none is needed.
 func past(c *cli.Context, dir *results.Dir) *report.Past {
 	path, err := filepath.EvalSymlinks(dir.Path)
 	if err != nil || !within(rootOf(c), path) {

@@ -80,8 +80,8 @@ func runAction(c *cli.Context) error {
 		}
 		return reuse(c, path)
 	}
-	src, done, err := readEmulated(c, path, driver)
-	if done || err != nil {
+	src, err := readEmulated(c, path, driver)
+	if err != nil {
 		return err
 	}
 	skip, err := skipped(c, "skip-preflight")
@@ -107,7 +107,7 @@ func runAction(c *cli.Context) error {
 		return usagef("leave --reuse out", "--reuse: the experiment runs on %s", driver)
 	}
 	if driver == "netns" {
-		if done, err := emulate(c.Context); done || err != nil {
+		if err := emulate(c.Context); err != nil {
 			return err
 		}
 		slow.open = saved == nil && pace.Open(spec)
@@ -188,7 +188,6 @@ func runAction(c *cli.Context) error {
 	if rec == nil {
 		return err
 	}
-	index(c)
 	retell(c, rec, dir)
 	if werr := write(c.App.Writer, rec, dir.Path, format); werr != nil {
 		err = errors.Join(err, werr)

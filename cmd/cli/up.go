@@ -89,7 +89,7 @@ func upAction(c *cli.Context) error {
 	if !c.Bool("foreground") {
 		return upBehind(c, name, path)
 	}
-	if done, err := emulate(c.Context); done || err != nil {
+	if err := emulate(c.Context); err != nil {
 		return err
 	}
 	skip, err := skipped(c, "skip-preflight")
