@@ -159,19 +159,27 @@ func keepFidelity(dir *results.Dir, rec *results.Record, report *fidelity.Report
 	return errors.Join(dir.WriteFile(fidelity.File, append(text, '\n')), dir.Save(rec))
 }
 
-// childError is a run that came to nothing: it has said why, and its exit code is this
-// program's.
+// childError is a run that came to nothing: it has said why, and its exit code is this program's. One that a signal
+// ended has come to no verdict.
 type childError struct {
 	driver string
-	code   int
-	said   string // its error's first line
+	code   int    // -1: a signal ended it
+	said   string // its error's first line, or which signal
 }
 
 func (e childError) Error() string {
+	if e.code < 0 {
+		return fmt.Sprintf("fidelity: the run on %s died: %s", e.driver, e.said)
+	}
 	return fmt.Sprintf("fidelity: the run on %s exited with %d", e.driver, e.code)
 }
 
-func (e childError) exit() int { return e.code }
+func (e childError) exit() int {
+	if e.code < 0 {
+		return exitTestbed
+	}
+	return e.code
+}
 
 // runOnEach runs an experiment on each driver, one after the other, and returns the runs' IDs.
 // Each run is a process of its own, since an emulation lives inside of namespaces and a lab outside.
@@ -223,8 +231,7 @@ func runChild(c *cli.Context, driver string, args []string) (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error {
 		sig := syscall.SIGTERM
-		var stopped interruption
-		if errors.As(context.Cause(c.Context), &stopped) {
+		if stopped, ok := errors.AsType[interruption](context.Cause(c.Context)); ok {
 			sig = stopped.sig
 		}
 		return cmd.Process.Signal(sig)
@@ -233,13 +240,15 @@ func runChild(c *cli.Context, driver string, args []string) (string, error) {
 	if c.Context.Err() != nil {
 		return "", context.Cause(c.Context)
 	}
-	var exit *exec.ExitError
+	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
-	case errors.As(err, &exit) && !slices.Contains([]int{exitFailed, exitInconclusive}, exit.ExitCode()):
+	case ended && !exit.Exited():
+		return "", childError{driver, -1, exit.String()}
+	case ended && !slices.Contains([]int{exitFailed, exitInconclusive}, exit.ExitCode()):
 		_, why, _ := strings.Cut(said.String(), "inabench: error: ")
 		why, _, _ = strings.Cut(why, "\n")
-		return "", childError{driver, max(exit.ExitCode(), 1), why}
-	case err != nil && exit == nil:
+		return "", childError{driver, exit.ExitCode(), why}
+	case err != nil && !ended:
 		return "", err
 	}
 	var rec struct{ ID string }

@@ -136,7 +136,7 @@ func sshCommand() *cli.Command {
 // interact gives the user a command on a host, or a shell, with the streams of this one.
 func interact(c *cli.Context, host hosts.Host, argv []string, stdin io.Reader) error {
 	err := host.Interactive(c.Context, argv, stdin, behind(c.App.Writer), behind(c.App.ErrWriter))
-	if run := (*hosts.RunError)(nil); errors.As(err, &run) {
+	if run, ok := errors.AsType[*hosts.RunError](err); ok {
 		return &commandError{run}
 	}
 	return err

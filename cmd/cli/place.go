@@ -279,8 +279,7 @@ func (b *toPlace) trace(c *cli.Context, src source) error {
 		return usagef("", "--set changes experiments, %s is a trace", src.name)
 	}
 	t, _, err := trace.Read(src.name, bytes.NewReader(src.text), trace.Options{})
-	var invalid *trace.InvalidError
-	if errors.As(err, &invalid) && invalid.Jobs > 0 {
+	if invalid, ok := errors.AsType[*trace.InvalidError](err); ok && invalid.Jobs > 0 {
 		return inputError{err, "inabench trace import --lenient makes a trace without such rows"}
 	}
 	if err != nil {

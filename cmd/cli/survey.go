@@ -81,8 +81,8 @@ func survey(c *cli.Context) (err error) {
 		if c.Context.Err() != nil {
 			break
 		}
-		var child childError
-		if r.err != nil && !errors.As(r.err, &child) {
+		child, ended := errors.AsType[childError](r.err)
+		if r.err != nil && !ended {
 			return r.err
 		}
 		if child.said != "" {

@@ -256,8 +256,7 @@ func upBehind(c *cli.Context, name, path string) error {
 			p.clear()
 			said, _ := bounded.ReadFile(log.Name(), bounded.Config)
 			fmt.Fprint(c.App.ErrWriter, string(said))
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 				return saidError{exit.ExitCode()}
 			}
 			return fmt.Errorf("%s is not up: its keeper has ended", name)
