@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -40,23 +41,13 @@ func arrange(app *cli.App, args []string) commandLine {
 		}
 		cmd, n = cmd.Command(args[2]), 3
 	}
-	takesValue, outputs := map[string]bool{}, map[string]bool{}
-	format := "output"
-	for _, f := range cmd.Flags {
-		if f.Names()[0] == "format" { // then --output names a file
-			format = "format"
-		}
+	format := flagNamed(cmd.Flags, "format") // then --output names a file, or is the same
+	if format == nil {
+		format = flagNamed(cmd.Flags, "output")
 	}
-	for _, f := range cmd.Flags {
-		doc := f.(cli.DocGenerationFlag)
-		for _, name := range f.Names() {
-			takesValue[name] = doc.TakesValue()
-			outputs[name] = f.Names()[0] == format
-		}
-		if f.Names()[0] == format {
-			for _, key := range doc.GetEnvVars() {
-				line.output = os.Getenv(key)
-			}
+	if doc, ok := format.(cli.DocGenerationFlag); ok {
+		for _, key := range doc.GetEnvVars() {
+			line.output = os.Getenv(key)
 		}
 	}
 	options, arguments := args[:n:n], []string{}
@@ -77,14 +68,14 @@ func arrange(app *cli.App, args []string) commandLine {
 		}
 		options = append(options, arg)
 		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if !given && takesValue[name] {
+		if f := flagNamed(cmd.Flags, name); !given && f != nil && takesValue(f) {
 			if len(rest) == 0 {
 				line.args = options // ends with what lacks a value: the parser says so
 				return line
 			}
 			options, value, rest = append(options, rest[0]), rest[0], rest[1:]
 		}
-		if outputs[name] {
+		if format != nil && slices.Contains(format.Names(), name) {
 			line.output = value
 		}
 	}
@@ -195,6 +186,21 @@ func group(c *cli.Context) error {
 		return unknownCommand(c.Command.HelpName, c.Command.Subcommands, c.Args().First())
 	}
 	return cli.ShowSubcommandHelp(c)
+}
+
+// instead is what to write in the place of an argument, of commands that take none.
+var instead = map[string]string{
+	"doctor": "-i FILE names the lab", "gc": "inabench gc --keep N", "place": "-j FILE names the jobs", "preflight": "-i FILE names the lab",
+	"sabotage": "inabench run --sabotage NAME EXPERIMENT.toml", "trace generate": "-o FILE names where the trace goes",
+}
+
+// checkNoArguments is an error if there are arguments of a command that takes none.
+func checkNoArguments(c *cli.Context) error {
+	if !c.Args().Present() || c.Command.ArgsUsage != "" || len(c.Command.Subcommands) > 0 {
+		return nil
+	}
+	return usagef(cmp.Or(instead[commandName(c)], helpHint(c)), "%s: no argument expected, got %s", commandName(c),
+		strings.Join(c.Args().Slice(), " "))
 }
 
 // argument returns the only argument of a command.

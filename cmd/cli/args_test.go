@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,34 @@ func TestVerbose(t *testing.T) {
 			if flag := more[name]; flag != "" && !strings.Contains(said, "hint: --"+flag+": ") {
 				t.Errorf("%s %s does not name --%s: %s", name, option, flag, said)
 			}
+		}
+	}
+}
+
+// TestNoArguments: a command that takes no argument refuses one, and says what to write in its place.
+func TestNoArguments(t *testing.T) {
+	var none []string
+	for _, c := range newApp(nil, io.Discard, io.Discard).Commands {
+		if len(c.Subcommands) == 0 && c.ArgsUsage == "" {
+			none = append(none, c.Name)
+		}
+		for _, sub := range c.Subcommands {
+			if sub.ArgsUsage == "" {
+				none = append(none, c.Name+" "+sub.Name)
+			}
+		}
+	}
+	for name := range instead {
+		if !slices.Contains(none, name) {
+			t.Errorf("%s takes arguments", name)
+		}
+	}
+	for _, name := range none {
+		var stdout, stderr strings.Builder
+		code := Main(slices.Concat([]string{"inabench"}, strings.Fields(name), []string{"extra"}), nil, &stdout, &stderr)
+		said := stderr.String()
+		if code != exitUsage || !strings.Contains(said, name+": no argument expected, got extra\n") || !strings.Contains(said, "hint: ") {
+			t.Errorf("%s: exit code %d: %s", name, code, said)
 		}
 	}
 }

@@ -3,12 +3,12 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -70,7 +70,6 @@ func baselineShowCommand() *cli.Command {
 		ArgsUsage: "[EXPERIMENT]",
 		Flags:     []cli.Flag{rootFlag(), tableFlag()},
 		Action: func(c *cli.Context) error {
-			format := c.String("output")
 			if c.Args().Len() > 1 {
 				_, err := argument(c, "experiment")
 				return err
@@ -83,23 +82,21 @@ func baselineShowCommand() *cli.Command {
 			if name := c.Args().First(); name != "" {
 				all = slices.DeleteFunc(all, func(b history.Baseline) bool { return b.Experiment != name })
 			}
-			if format == "json" {
-				return writeJSON(c.App.Writer, append([]history.Baseline{}, all...))
-			}
-			if len(all) == 0 {
-				fmt.Fprintf(c.App.ErrWriter, "inabench: no baselines in %s\n", root)
-				return nil
-			}
-			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-			fmt.Fprintln(tw, "EXPERIMENT\tSETTING\tSET\tRUN\tREASON")
-			for _, b := range all {
-				run := b.Run
-				if _, err := os.Stat(filepath.Join(root, b.Run, results.RecordFile)); errors.Is(err, fs.ErrNotExist) {
-					run += " (gone)"
+			return put(c, append([]history.Baseline{}, all...), func(w io.Writer) error {
+				if len(all) == 0 {
+					fmt.Fprintf(c.App.ErrWriter, "inabench: no baselines in %s\n", root)
+					return nil
 				}
-				fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", human.Printable(b.Experiment), b.Setting, b.Set.Local().Format(time.DateOnly), run, human.Printable(b.Reason))
-			}
-			return tw.Flush()
+				tw := newTable(w, "EXPERIMENT", "SETTING", "SET", "RUN", "REASON")
+				for _, b := range all {
+					run := b.Run
+					if _, err := os.Stat(filepath.Join(root, b.Run, results.RecordFile)); errors.Is(err, fs.ErrNotExist) {
+						run += " (gone)"
+					}
+					fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", human.Printable(b.Experiment), b.Setting, b.Set.Local().Format(time.DateOnly), run, human.Printable(b.Reason))
+				}
+				return tw.Flush()
+			})
 		},
 	}
 }
@@ -155,9 +152,6 @@ func gcCommand() *cli.Command {
 			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would be removed"},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("inabench gc --keep N", "gc: no arguments expected, got %s", strings.Join(c.Args().Slice(), " "))
-			}
 			if c.Int("keep") < 1 {
 				return usagef("inabench gc --keep 30 --dry-run", "gc: --keep says how many runs of each experiment stay, at least 1")
 			}

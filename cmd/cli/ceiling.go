@@ -10,7 +10,6 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/drivers"
-	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/carry"
@@ -33,12 +32,8 @@ func asksIn(path string) (asks []carry.Ask, unforeseen []results.Preflight, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	isInventory, err := spec.IsInventory(src.name, src.text)
-	if err != nil || isInventory {
-		return nil, nil, err
-	}
-	s, err := src.spec(nil)
-	if err != nil || s.Unplanned() != nil {
+	_, s, err := src.lab(nil)
+	if err != nil || s == nil || s.Unplanned() != nil {
 		return nil, nil, err
 	}
 	plan, err := experiments.NewPlan(s, version())
@@ -117,7 +112,7 @@ func writeForeseen(w io.Writer, plan *experiments.SavedPlan) error {
 func writeCeilings(w io.Writer, all []results.Preflight) {
 	for _, p := range all {
 		if p.Outcome == results.Pass {
-			fmt.Fprintf(w, "ok\t%s\t%s\n", p.Host, p.Found)
+			writeFound(w, "ok", p.Host, p.Found, "")
 		}
 	}
 }

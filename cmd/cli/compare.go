@@ -6,12 +6,12 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/report"
 )
 
@@ -41,7 +41,6 @@ Examples:
 }
 
 func compareAction(c *cli.Context) error {
-	format := c.String("output")
 	refs := c.Args().Slice()
 	if len(refs) < 1 || len(refs) > 2 {
 		return usagef(c.Command.HelpName+" [options] "+c.Command.ArgsUsage, "compare: two runs expected, or one that has a baseline; got %d", len(refs))
@@ -51,9 +50,9 @@ func compareAction(c *cli.Context) error {
 	}
 	var dirs []string
 	for _, ref := range refs {
-		dir, _, err := results.Open(rootOf(c), ref)
+		dir, _, err := openRun(c, ref)
 		if err != nil {
-			return inputError{err, "inabench show lists all runs"}
+			return err
 		}
 		dirs = append(dirs, dir.Path)
 	}
@@ -77,15 +76,11 @@ func compareAction(c *cli.Context) error {
 		return inputError{errors.New("neither run has a figure that was asked for"), "leave out --metric, or see inabench report RUN --format csv"}
 	}
 	v := pairView{pair, c.Bool("all")}
-	switch format {
-	case "json":
-		err = writeJSON(c.App.Writer, v.document())
-	case "md":
-		err = v.markdown(c.App.Writer)
-	default:
-		err = v.text(c.App.Writer)
+	show := v.text
+	if c.String("output") == "md" {
+		show = v.markdown
 	}
-	if err != nil {
+	if err := put(c, v.document(), show); err != nil {
 		return err
 	}
 	if o := v.Outcome(); o != results.Pass {
@@ -152,8 +147,7 @@ func (v pairView) text(w io.Writer) error {
 	fmt.Fprintln(w)
 	head, rows, left := v.Table(v.all)
 	if len(rows) > 0 {
-		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(tw, strings.Join(head, "\t"))
+		tw := newTable(w, head...)
 		for _, r := range rows {
 			fmt.Fprintln(tw, strings.Join(r, "\t"))
 		}
@@ -163,10 +157,10 @@ func (v pairView) text(w io.Writer) error {
 		fmt.Fprintln(w)
 	}
 	if left > 0 {
-		fmt.Fprintf(w, "%d figure%s stayed the same; --all lists them.\n", left, plural(left))
+		fmt.Fprintf(w, "%s stayed the same; --all lists them.\n", human.Plural(left, "figure"))
 	}
 	if n := v.Spoilt(); n > 0 {
-		fmt.Fprintf(w, "%d figure%s cannot be compared: the testbed limited all repeats of a run (inabench explain %s).\n", n, plural(n), results.CodeLimited)
+		fmt.Fprintf(w, "%s cannot be compared: the testbed limited all repeats of a run (inabench explain %s).\n", human.Plural(n, "figure"), results.CodeLimited)
 	}
 	if v.Judged {
 		for _, m := range v.Summaries() {
@@ -200,10 +194,10 @@ func (v pairView) markdown(w io.Writer) error {
 		}
 	}
 	if left > 0 {
-		fmt.Fprintf(w, "\n%d figure%s stayed the same.\n", left, plural(left))
+		fmt.Fprintf(w, "\n%s stayed the same.\n", human.Plural(left, "figure"))
 	}
 	if n := v.Spoilt(); n > 0 {
-		fmt.Fprintf(w, "\n%d figure%s cannot be compared: the testbed limited all repeats of a run (`%s`).\n", n, plural(n), results.CodeLimited)
+		fmt.Fprintf(w, "\n%s cannot be compared: the testbed limited all repeats of a run (`%s`).\n", human.Plural(n, "figure"), results.CodeLimited)
 	}
 	return nil
 }

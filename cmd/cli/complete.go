@@ -144,9 +144,6 @@ func manCommand() *cli.Command {
   inabench man | man -l -
 `,
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("inabench man", "man: no arguments expected")
-			}
 			text, err := c.App.ToManWithSection(1)
 			if err == nil {
 				_, err = io.WriteString(c.App.Writer, text)
@@ -161,9 +158,6 @@ func versionCommand() *cli.Command {
 		Name:  "version",
 		Usage: "say which version this is, of which commit, and built by what",
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("inabench version", "version: no arguments expected")
-			}
 			fmt.Fprintf(c.App.Writer, "%s %s\n", c.App.Name, version())
 			info, ok := debug.ReadBuildInfo()
 			if !ok {
@@ -383,10 +377,7 @@ func machinesOf(file string, switches bool) (out []string) {
 		return nil
 	}
 	if switches {
-		for _, s := range inv.Switches {
-			out = append(out, s.Name)
-		}
-		return out
+		return switchNames(inv)
 	}
 	return hostNames(inv)
 }

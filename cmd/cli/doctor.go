@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -77,7 +76,6 @@ func doctorCommand() *cli.Command {
 		Usage: "say what this machine, and a lab's hosts, can do, and what to do about the rest",
 		Flags: append(hostFlags(), outputFlag("text", "json")),
 		Action: func(c *cli.Context) error {
-			format := c.String("output")
 			inv, ways, err := askHosts(c)
 			if err != nil {
 				return err
@@ -100,12 +98,7 @@ func doctorCommand() *cli.Command {
 				d.Services = diagnoseSHARP(c.Context, inv, c.Duration("timeout"))
 				d.Ceilings = carry.Foresee(inv, nil, version())
 			}
-			if format == "json" {
-				err = writeJSON(c.App.Writer, d)
-			} else {
-				err = d.write(c.App.Writer)
-			}
-			return errors.Join(err, d.err())
+			return errors.Join(put(c, d, d.write), d.err())
 		},
 	}
 }
@@ -134,18 +127,13 @@ func carries(ctx context.Context) (*carry.Machine, error) {
 
 // diagnoseSwitches asks all switches that can be asked what they run.
 func diagnoseSwitches(ctx context.Context, inv *inventory.Inventory, fan int, timeout time.Duration) []device.Diagnosis {
-	out, ok := make([]device.Diagnosis, len(inv.Switches)), make([]bool, len(inv.Switches))
+	out := make([]device.Diagnosis, len(inv.Switches))
 	_ = parallel.Every(fan, len(out), func(i int) error { // what went wrong is in the diagnoses
-		out[i], ok[i] = switches.Diagnose(ctx, inv, inv.Switches[i], timeout)
+		out[i], _ = switches.Diagnose(ctx, inv, inv.Switches[i], timeout)
 		return nil
 	})
-	var asked []device.Diagnosis
-	for i, d := range out {
-		if ok[i] {
-			asked = append(asked, d)
-		}
-	}
-	return asked
+	// Of those that cannot be asked there is none.
+	return slices.DeleteFunc(out, func(d device.Diagnosis) bool { return d.Switch == "" })
 }
 
 // err is nil when an emulation can run here and all hosts can be asked. Where a lab was
@@ -179,14 +167,11 @@ func (d diagnosis) err() error {
 // writeDead writes a line for each reason for which hosts do not answer.
 func writeDead(w io.Writer, all []preflight.Diagnosis) {
 	for _, d := range preflight.DeadOf(all) {
-		if len(d.Hosts) == 1 {
-			fmt.Fprintf(w, "DEAD\t%s\t%s\n", d.Hosts[0], d.Found)
-		} else {
-			fmt.Fprintf(w, "DEAD\t%d hosts\t%s; %s\n", len(d.Hosts), strings.Join(d.Hosts, ", "), d.Found)
+		who, found := d.Hosts[0], d.Found
+		if n := len(d.Hosts); n > 1 {
+			who, found = fmt.Sprintf("%d hosts", n), strings.Join(d.Hosts, ", ")+"; "+found
 		}
-		if d.Hint != "" {
-			fmt.Fprintf(w, "\t\tto do: %s\n", d.Hint)
-		}
+		writeFound(w, "DEAD", who, found, d.Hint)
 	}
 }
 
@@ -194,10 +179,7 @@ func writeDead(w io.Writer, all []preflight.Diagnosis) {
 func writeSwitches(w io.Writer, all []device.Diagnosis) {
 	for _, sw := range all {
 		if sw.Error != "" {
-			fmt.Fprintf(w, "DEAD\t%s\t%s\n", sw.Switch, strings.TrimPrefix(sw.Error, "switch "+sw.Switch+": "))
-			if sw.Hint != "" {
-				fmt.Fprintf(w, "\t\tto do: %s\n", sw.Hint)
-			}
+			writeFound(w, "DEAD", sw.Switch, strings.TrimPrefix(sw.Error, "switch "+sw.Switch+": "), sw.Hint)
 			continue
 		}
 		what := "pipeline: " + sw.Pipeline
@@ -210,39 +192,28 @@ func writeSwitches(w io.Writer, all []device.Diagnosis) {
 		if sw.PlainText {
 			what += "; without TLS"
 		}
-		fmt.Fprintf(w, "ok\t%s\t%s\n", sw.Switch, what)
-		writeLinks(w, sw)
-	}
-}
-
-// writeLinks writes a line for each cabled port that a switch tells of.
-func writeLinks(w io.Writer, sw device.Diagnosis) {
-	for _, l := range sw.Links {
-		mark := "ok"
-		if len(l.Wrong) > 0 {
-			mark = "FAIL"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", mark, sw.Switch, l)
-		if len(l.Wrong) > 0 {
-			fmt.Fprintf(w, "\t\tto do: %s\n", l.Hint())
+		writeFound(w, "ok", sw.Switch, what, "")
+		for _, l := range sw.Links { // cabled ports that it tells of
+			if len(l.Wrong) > 0 {
+				writeFound(w, "FAIL", sw.Switch, l.String(), l.Hint())
+			} else {
+				writeFound(w, "ok", sw.Switch, l.String(), "")
+			}
 		}
 	}
 }
 
 func (d diagnosis) write(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw := newTable(w)
 	for _, k := range d.Checks {
-		mark := "ok"
+		mark, fix := "ok", ""
 		if !k.OK {
-			mark = "missing"
+			mark, fix = "missing", k.Fix
 			if k.Required {
 				mark = "NEEDED"
 			}
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", mark, k.Name, k.Why)
-		if !k.OK && k.Fix != "" {
-			fmt.Fprintf(tw, "\t\tto do: %s\n", k.Fix)
-		}
+		writeFound(tw, mark, k.Name, k.Why, fix)
 	}
 	writeParts(tw, used(d.Parts), 0)
 	if err := tw.Flush(); err != nil {
@@ -270,7 +241,7 @@ func (d diagnosis) write(w io.Writer) error {
 		}
 	}
 	fmt.Fprintf(w, "\n%d of %d hosts answer; the slowest, %s, after %.1f s\n", there, len(d.Hosts), slowest.Host, slowest.Seconds)
-	tw = tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw = newTable(w)
 	writeDead(tw, d.Hosts)
 	writeSwitches(tw, d.Switches)
 	writeServices(tw, d.Services)
@@ -322,10 +293,7 @@ func writeParts(w io.Writer, found []preflight.Found, of int) {
 		} else if of > 0 {
 			on = ", on " + strings.Join(hosts[r], ", ")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s%s\n", r.mark, r.part, r.what, on)
-		if r.fix != "" {
-			fmt.Fprintf(w, "\t\tto do: %s\n", r.fix)
-		}
+		writeFound(w, r.mark, r.part, r.what+on, r.fix)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/sharp"
 )
@@ -64,7 +65,7 @@ func diagnoseSHARP(ctx context.Context, inv *inventory.Inventory, timeout time.D
 			if err != nil {
 				return "", hinted{err, "set the login in INABENCH_UFM_TOKEN, or in INABENCH_UFM_USER and INABENCH_UFM_PASSWORD; [sharp] ufm_api selects which of its APIs is used"}
 			}
-			return fmt.Sprintf("%s: %d reservation%s", m.UFM, len(all), plural(len(all))), nil
+			return fmt.Sprintf("%s: %s", m.UFM, human.Plural(len(all), "reservation")), nil
 		})
 	}
 	return out
@@ -74,12 +75,9 @@ func diagnoseSHARP(ctx context.Context, inv *inventory.Inventory, timeout time.D
 func writeServices(w io.Writer, all []service) {
 	for _, s := range all {
 		if s.Error == "" {
-			fmt.Fprintf(w, "ok\t%s\t%s\n", s.Name, s.Found)
-			continue
-		}
-		fmt.Fprintf(w, "DEAD\t%s\t%s\n", s.Name, s.Error)
-		if s.Hint != "" {
-			fmt.Fprintf(w, "\t\tto do: %s\n", s.Hint)
+			writeFound(w, "ok", s.Name, s.Found, "")
+		} else {
+			writeFound(w, "DEAD", s.Name, s.Error, s.Hint)
 		}
 	}
 }

@@ -23,6 +23,7 @@ type door struct {
 	width int // of the terminal, in columns; 0: no terminal, or output for programs, which is not folded
 
 	mu     sync.Mutex
+	used   bool   // something was written
 	rest   []byte // of a rune or a colour that has not ended
 	line   []byte // that has not ended
 	column int    // where the next letter stands
@@ -34,8 +35,14 @@ func newDoor(to io.Writer) *door {
 	return &door{to: to, tty: tty, width: width}
 }
 
-// colour is what package results paints with.
-var colour = regexp.MustCompile(`^\x1b\[(0|2|3[1-6])m`)
+// What package results paints with: at the beginning of a text, anywhere in it, and one that has not ended.
+const painting = `\x1b\[(0|2|3[1-6])m`
+
+var (
+	colour     = regexp.MustCompile(`^` + painting)
+	colours    = regexp.MustCompile(painting)
+	unfinished = regexp.MustCompile(`^\x1b(\[[0-9]*)?$`)
+)
 
 // mostRest bounds what is kept of a colour that does not end.
 const mostRest = len("\x1b[00m")
@@ -44,6 +51,7 @@ const mostRest = len("\x1b[00m")
 func (d *door) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.used = true
 	if err := d.erase(); err != nil {
 		return 0, err
 	}
@@ -83,7 +91,7 @@ func (d *door) clean(p []byte) []byte {
 				out, in = append(out, c...), in[len(c):]
 				continue
 			}
-			if len(in) < mostRest && unfinished(in) {
+			if len(in) < mostRest && unfinished.Match(in) {
 				break
 			}
 		}
@@ -98,17 +106,6 @@ func (d *door) clean(p []byte) []byte {
 	}
 	d.rest = append([]byte(nil), in...)
 	return out
-}
-
-// unfinished says whether bytes can be the beginning of a colour.
-func unfinished(p []byte) bool {
-	for i, b := range p {
-		switch {
-		case i == 0 && b != 0x1b, i == 1 && b != '[', i > 1 && (b < '0' || b > '9'):
-			return false
-		}
-	}
-	return true
 }
 
 func (d *door) passes(r rune) bool {
@@ -232,14 +229,10 @@ func hanging(line []byte, most int) int {
 	text := bytes.TrimLeft(line, " ")
 	indent := len(line) - len(text)
 	at, blanks, column := indent, 0, -1
-	for rest := text; len(rest) > 0 && at <= most; {
-		if rest[0] == 0x1b {
-			if c := colour.Find(rest); c != nil {
-				rest = rest[len(c):]
-				continue
-			}
+	for _, r := range string(colours.ReplaceAll(text, nil)) {
+		if at > most {
+			break
 		}
-		r, size := utf8.DecodeRune(rest)
 		switch {
 		case r == ' ':
 			blanks++
@@ -248,7 +241,7 @@ func hanging(line []byte, most int) int {
 		default:
 			blanks = 0
 		}
-		rest, at = rest[size:], at+1
+		at++
 	}
 	if column >= 0 {
 		return column
@@ -260,31 +253,15 @@ func hanging(line []byte, most int) int {
 }
 
 // columns counts the columns of a text on a terminal: one a letter, also for tabs and wide letters, and none for colours.
-func columns(text []byte) int {
-	n := 0
-	for len(text) > 0 {
-		if text[0] == 0x1b {
-			if c := colour.Find(text); c != nil {
-				text = text[len(c):]
-				continue
-			}
-		}
-		_, size := utf8.DecodeRune(text)
-		text, n = text[size:], n+1
-	}
-	return n
-}
+func columns(text []byte) int { return utf8.RuneCount(colours.ReplaceAll(text, nil)) }
 
 // forPrograms turns folding off for a stream whose output is for programs or files.
 func forPrograms(w io.Writer) {
-	switch d := w.(type) {
-	case *door:
+	if d, ok := w.(*door); ok {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		_ = d.flush()
 		d.width = 0
-	case *output:
-		forPrograms(d.Writer)
 	}
 }
 
@@ -297,11 +274,8 @@ func transient(w io.Writer, lines []string) {
 
 // behind is the stream behind a door, for who passes it on to a program as it is.
 func behind(w io.Writer) io.Writer {
-	switch d := w.(type) {
-	case *door:
+	if d, ok := w.(*door); ok {
 		return d.to
-	case *output:
-		return behind(d.Writer)
 	}
 	return w
 }

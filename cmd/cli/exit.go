@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/hosts"
 )
@@ -32,14 +33,24 @@ const (
 	exitLeftovers    = 9 // cleanup incomplete
 )
 
+// ending is an error that has an exit code of its own.
+type ending interface {
+	error
+	exit() int
+}
+
 // outcomeError carries a run's outcome to exitCode; the report has said the rest.
 type outcomeError struct{ outcome results.Outcome }
 
 func (o outcomeError) Error() string { return "run: " + string(o.outcome) }
+func (o outcomeError) exit() int     { return results.ExitCode(o.outcome) }
 
 // commandError is a command that `inabench ssh` ran on a host: its exit status is
 // this program's, and it has said on stderr what was wrong.
 type commandError struct{ *hosts.RunError }
+
+// A host may say what no process ends with: 256 would be 0.
+func (e *commandError) exit() int { return min(e.Exit, 255) }
 
 // hinted is an error with what to do about it.
 type hinted struct {
@@ -55,23 +66,22 @@ type outputError struct{ error }
 
 func (o outputError) Unwrap() error { return o.error }
 
+// isA reports whether an error is one of a type, or wraps one.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 // exitCode prints what err says, a line for the error and one for the hint, and
 // returns the code to leave with.
 func exitCode(ctx context.Context, err error, stderr io.Writer) int {
-	var (
-		outcome outcomeError
-		night   nightError
-		command *commandError
-		said    saidError
-		stopped interruption
-	)
-	code := codeOf(ctx, err)
+	stopped, interrupted := errors.AsType[interruption](context.Cause(ctx))
 	switch {
-	case errors.As(err, &said):
-	case errors.As(context.Cause(ctx), &stopped):
+	case isA[saidError](err):
+	case interrupted:
 		// What only came of the interruption says nothing new.
 		rest := slices.DeleteFunc(flatten(err), func(e error) bool {
-			return errors.Is(e, stopped) || errors.Is(e, context.Canceled) || errors.As(e, &outcome) || errors.As(e, &night)
+			return errors.Is(e, stopped) || errors.Is(e, context.Canceled) || isA[outcomeError](e) || isA[nightError](e)
 		})
 		if len(rest) == 0 {
 			after := "everything was taken down"
@@ -86,55 +96,36 @@ func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 		}
 		fmt.Fprintf(stderr, "inabench: %v\n", stopped)
 		say(stderr, errors.Join(rest...))
-	case errors.As(err, &outcome), errors.As(err, &night), errors.As(err, &command): // has been said
+	case isA[outcomeError](err), isA[nightError](err), isA[*commandError](err): // has been said
 	default:
 		say(stderr, err)
 	}
-	return code
+	return codeOf(ctx, err)
 }
 
 // codeOf is the exit code for an error. All codes are decided here.
 func codeOf(ctx context.Context, err error) int {
-	var (
-		stopped    interruption
-		outcome    outcomeError
-		night      nightError
-		command    *commandError
-		usage      usageError
-		input      inputError
-		problems   tomlfile.Problems
-		infeasible *placement.InfeasibleError
-		begin      *experiments.BeginError
-		result     outputError
-		child      childError
-		said       saidError
-	)
-	switch {
-	case errors.Is(err, testbed.ErrLeftovers): // whatever else went wrong is over
+	if errors.Is(err, testbed.ErrLeftovers) { // whatever else went wrong is over
 		return exitLeftovers
-	case errors.As(context.Cause(ctx), &stopped):
+	}
+	if stopped, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
 		return 128 + int(stopped.sig)
+	}
+	if e, ok := errors.AsType[ending](err); ok {
+		return e.exit()
+	}
+	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &outcome):
-		return results.ExitCode(outcome.outcome)
-	case errors.As(err, &night):
-		return night.ExitCode()
-	case errors.As(err, &command):
-		return min(command.Exit, 255) // a host may say what no process ends with: 256 would be 0
-	case errors.As(err, &child):
-		return child.code
-	case errors.As(err, &said):
-		return said.code
-	case errors.As(err, &usage):
+	case isA[usageError](err):
 		return exitUsage
-	case errors.As(err, &input), errors.As(err, &problems), errors.Is(err, spec.ErrInput):
+	case isA[inputError](err), isA[tomlfile.Problems](err), errors.Is(err, spec.ErrInput):
 		return exitInvalid
-	case errors.As(err, &infeasible), errors.Is(err, placement.ErrMemory):
+	case isA[*placement.InfeasibleError](err), errors.Is(err, placement.ErrMemory):
 		return exitInfeasible
 	case errors.Is(err, testbed.ErrBusy):
 		return exitBusy
-	case errors.Is(err, errors.ErrUnsupported), errors.As(err, &begin), errors.As(err, &result):
+	case errors.Is(err, errors.ErrUnsupported), isA[*experiments.BeginError](err), isA[outputError](err):
 		return exitUnsupported
 	}
 	return exitTestbed
@@ -163,8 +154,7 @@ func say(stderr io.Writer, err error) {
 	if err == nil {
 		return
 	}
-	var problems tomlfile.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[tomlfile.Problems](err); ok {
 		for _, p := range problems {
 			fmt.Fprintln(stderr, p)
 		}
@@ -183,15 +173,13 @@ func say(stderr io.Writer, err error) {
 // and without saying anything twice; then whatever belongs to it.
 func message(err error) (first string, rest []string) {
 	text := err.Error()
-	var problems tomlfile.Problems
-	if errors.As(err, &problems) {
-		text = strings.ReplaceAll(text, problems.Error(), fmt.Sprintf("%d problem%s", len(problems), plural(len(problems))))
+	if problems, ok := errors.AsType[tomlfile.Problems](err); ok {
+		text = strings.ReplaceAll(text, problems.Error(), human.Plural(len(problems), "problem"))
 	}
 	for _, h := range hints(err, nil) { // they come on lines of their own
 		text = strings.ReplaceAll(text, "; "+h, "")
 	}
-	var infeasible *placement.InfeasibleError
-	if errors.As(err, &infeasible) {
+	if infeasible, ok := errors.AsType[*placement.InfeasibleError](err); ok {
 		text += strings.TrimPrefix(infeasible.Report(), infeasible.Error())
 	}
 	for line := range strings.Lines(text) {
@@ -233,8 +221,7 @@ func failure(err error, code int) any {
 	}
 	d := document{ExitCode: code, Code: failureCodes[code], Hints: hints(err, nil)}
 	d.Message, d.More = message(err)
-	var problems tomlfile.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[tomlfile.Problems](err); ok {
 		for _, p := range problems {
 			d.Problems = append(d.Problems, problem{p.File, p.Line, p.Col, p.Msg, p.Hint})
 		}
@@ -265,11 +252,4 @@ func hints(err error, got []string) []string {
 		}
 	}
 	return got
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
 }

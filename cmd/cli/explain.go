@@ -21,9 +21,8 @@ func explainCommand() *cli.Command {
   inabench explain INA-SHARP-FALLBACK
 `,
 		Action: func(c *cli.Context) error {
-			format := c.String("output")
 			if !c.Args().Present() {
-				return listCodes(c.App.Writer, format)
+				return put(c, results.Explanations(), listCodes)
 			}
 			code, err := argument(c, "code")
 			if err != nil {
@@ -34,44 +33,33 @@ func explainCommand() *cli.Command {
 				hint := strings.TrimPrefix(tomlfile.DidYouMean(strings.ToUpper(code), results.Codes())+" inabench explain lists them all", " ")
 				return usagef(hint, "explain: no code %q", code)
 			}
-			if format == "json" {
-				return writeJSON(c.App.Writer, e)
-			}
-			explain(c.App.Writer, e)
-			return nil
+			return put(c, e, func(w io.Writer) error { return explain(w, e) })
 		},
 	}
 }
 
-func listCodes(w io.Writer, format string) error {
-	all := results.Explanations()
-	if format == "json" {
-		return writeJSON(w, all)
-	}
+func listCodes(w io.Writer) error {
 	var rows [][2]string
-	for _, e := range all {
+	for _, e := range results.Explanations() {
 		rows = append(rows, [2]string{e.Code, e.Means})
 	}
 	writeRows(w, rows)
 	return nil
 }
 
-func explain(w io.Writer, e results.Explanation) {
+func explain(w io.Writer, e results.Explanation) error {
 	fmt.Fprintln(w, e.Code)
-	for _, line := range wrap(e.Means, helpWidth-2) {
-		fmt.Fprintln(w, "  "+line)
-	}
+	writeWrapped(w, "  ", e.Means)
 	list := func(title string, items []string) {
 		if len(items) == 0 {
 			return
 		}
 		fmt.Fprintf(w, "\n%s:\n", title)
 		for _, item := range items {
-			for i, line := range wrap(item, helpWidth-4) {
-				fmt.Fprintf(w, "  %s %s\n", []string{"-", " "}[min(i, 1)], line)
-			}
+			writeWrapped(w, "  - ", item)
 		}
 	}
 	list("Likely causes", e.Causes)
 	list("What to do", e.Do)
+	return nil
 }

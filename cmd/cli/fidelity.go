@@ -19,7 +19,6 @@ import (
 
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
-	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
 )
@@ -79,9 +78,8 @@ Examples:
 }
 
 func fidelityAction(c *cli.Context) error {
-	format := c.String("output")
 	if c.IsSet("random") {
-		return survey(c, format)
+		return survey(c)
 	}
 	if flag := slices.IndexFunc([]string{"seed", "case", "keep", "factor"}, c.IsSet); flag >= 0 {
 		return usagef("add --random N", "fidelity: options of --random without it")
@@ -104,9 +102,9 @@ func fidelityAction(c *cli.Context) error {
 	var recs []*results.Record
 	dirs := map[string]*results.Dir{}
 	for _, ref := range refs {
-		dir, rec, err := results.Open(rootOf(c), ref)
+		dir, rec, err := openRun(c, ref)
 		if err != nil {
-			return inputError{err, "inabench show lists all runs"}
+			return err
 		}
 		recs, dirs[rec.ID] = append(recs, rec), dir
 	}
@@ -118,8 +116,10 @@ func fidelityAction(c *cli.Context) error {
 		return err
 	}
 	if into := c.String("svg"); into != "" {
-		if err := draw(report, into); err != nil {
-			return outputError{err}
+		for _, d := range report.Drawings() {
+			if _, err := writeInto(into, d.Name+".svg", []byte(d.SVG)); err != nil {
+				return err
+			}
 		}
 	}
 	if !c.Bool("no-record") {
@@ -127,14 +127,9 @@ func fidelityAction(c *cli.Context) error {
 		if err := keepFidelity(dirs[recs[i].ID], recs[i], report); err != nil {
 			fmt.Fprintf(c.App.ErrWriter, "inabench: not kept with the run: %v\n", err)
 		}
-		index(c)
 		retell(c, recs[i], dirs[recs[i].ID])
 	}
-	if format == "json" {
-		err = writeJSON(c.App.Writer, report)
-	} else {
-		err = report.Write(c.App.Writer)
-	}
+	err = put(c, report, report.Write)
 	if err == nil && len(report.Models) == 0 {
 		return outcomeError{results.Inconclusive}
 	}
@@ -148,19 +143,6 @@ func isExperiment(arg string) bool {
 	}
 	st, err := os.Stat(arg)
 	return err == nil && st.Mode().IsRegular() && filepath.Base(arg) != results.RecordFile
-}
-
-// draw writes all drawings into a folder.
-func draw(report *fidelity.Report, into string) error {
-	if err := os.MkdirAll(into, 0o777); err != nil {
-		return err
-	}
-	for _, d := range report.Drawings() {
-		if err := os.WriteFile(filepath.Join(into, d.Name+".svg"), []byte(d.SVG), 0o666); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // keepFidelity puts the figures into the record of the reference, in the place of older ones of
@@ -177,30 +159,34 @@ func keepFidelity(dir *results.Dir, rec *results.Record, report *fidelity.Report
 	return errors.Join(dir.WriteFile(fidelity.File, append(text, '\n')), dir.Save(rec))
 }
 
-// childError is a run that came to nothing: it has said why, and its exit code is this
-// program's.
+// childError is a run that came to nothing: it has said why, and its exit code is this program's. One that a signal
+// ended has come to no verdict.
 type childError struct {
 	driver string
-	code   int
-	said   string // its error's first line
+	code   int    // -1: a signal ended it
+	said   string // its error's first line, or which signal
 }
 
 func (e childError) Error() string {
+	if e.code < 0 {
+		return fmt.Sprintf("fidelity: the run on %s died: %s", e.driver, e.said)
+	}
 	return fmt.Sprintf("fidelity: the run on %s exited with %d", e.driver, e.code)
+}
+
+func (e childError) exit() int {
+	if e.code < 0 {
+		return exitTestbed
+	}
+	return e.code
 }
 
 // runOnEach runs an experiment on each driver, one after the other, and returns the runs' IDs.
 // Each run is a process of its own, since an emulation lives inside of namespaces and a lab outside.
 func runOnEach(c *cli.Context, path string) (ids []string, err error) {
-	drivers := strings.Split(c.String("on"), ",")
-	for i, d := range drivers {
-		drivers[i] = strings.TrimSpace(d)
-		if !slices.Contains(spec.Drivers, drivers[i]) {
-			return nil, usagef(tomlfile.OneOf(drivers[i], spec.Drivers), "unknown driver %q in --on", drivers[i])
-		}
-		if slices.Contains(drivers[:i], drivers[i]) {
-			return nil, usagef("a run has repeats: --repeat N", "--on names %s twice", drivers[i])
-		}
+	drivers, err := listed(c.String("on"), "driver", spec.Drivers)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := predictorsOf(c); err != nil {
 		return nil, err
@@ -245,8 +231,7 @@ func runChild(c *cli.Context, driver string, args []string) (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error {
 		sig := syscall.SIGTERM
-		var stopped interruption
-		if errors.As(context.Cause(c.Context), &stopped) {
+		if stopped, ok := errors.AsType[interruption](context.Cause(c.Context)); ok {
 			sig = stopped.sig
 		}
 		return cmd.Process.Signal(sig)
@@ -255,13 +240,15 @@ func runChild(c *cli.Context, driver string, args []string) (string, error) {
 	if c.Context.Err() != nil {
 		return "", context.Cause(c.Context)
 	}
-	var exit *exec.ExitError
+	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
-	case errors.As(err, &exit) && !slices.Contains([]int{exitFailed, exitInconclusive}, exit.ExitCode()):
+	case ended && !exit.Exited():
+		return "", childError{driver, -1, exit.String()}
+	case ended && !slices.Contains([]int{exitFailed, exitInconclusive}, exit.ExitCode()):
 		_, why, _ := strings.Cut(said.String(), "inabench: error: ")
 		why, _, _ = strings.Cut(why, "\n")
-		return "", childError{driver, max(exit.ExitCode(), 1), why}
-	case err != nil && exit == nil:
+		return "", childError{driver, exit.ExitCode(), why}
+	case err != nil && !ended:
 		return "", err
 	}
 	var rec struct{ ID string }

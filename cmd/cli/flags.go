@@ -3,9 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -40,6 +38,21 @@ func words(c *cli.Context, flag string) (all []string) {
 		}
 	}
 	return all
+}
+
+// listed are the words of a list with commas, of those that are known, each once; what they are is for messages.
+func listed(list, what string, known []string) (all []string, err error) {
+	for w := range strings.SplitSeq(list, ",") {
+		w = strings.TrimSpace(w)
+		switch {
+		case !slices.Contains(known, w):
+			return nil, usagef(tomlfile.OneOf(w, known), "unknown %s %q", what, w)
+		case slices.Contains(all, w):
+			return nil, usagef("", "%s %s twice", what, w)
+		}
+		all = append(all, w)
+	}
+	return all, nil
 }
 
 func switchFlag() cli.Flag {
@@ -194,14 +207,13 @@ func read(c *cli.Context, path string) (source, error) {
 
 // readEmulated is read for a command that emulates: standard input can be read once,
 // so only inside.
-func readEmulated(c *cli.Context, path, driver string) (src source, done bool, err error) {
+func readEmulated(c *cli.Context, path, driver string) (source, error) {
 	if driver == "netns" && path == stdin {
-		if done, err := emulate(c.Context); done || err != nil {
-			return src, done, err
+		if err := emulate(c.Context); err != nil {
+			return source{}, err
 		}
 	}
-	src, err = read(c, path)
-	return src, false, err
+	return read(c, path)
 }
 
 // spec parses an experiment.
@@ -246,9 +258,3 @@ type inputError hinted
 
 func (e inputError) Unwrap() error { return e.error }
 func (e inputError) Hint() string  { return e.hint }
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "\t")
-	return enc.Encode(v)
-}

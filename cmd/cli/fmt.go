@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results/human"
 )
 
 func fmtCommand() *cli.Command {
@@ -66,7 +67,7 @@ func fmtCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("check") && other > 0 {
-				return hinted{fmt.Errorf("%d file%s would be written otherwise", other, plural(other)), "inabench fmt FILE writes them"}
+				return hinted{fmt.Errorf("%s would be written otherwise", human.Plural(other, "file")), "inabench fmt FILE writes them"}
 			}
 			return nil
 		},

@@ -34,9 +34,7 @@ func printHelp(w io.Writer, _ string, data any) {
 		fmt.Fprintln(w)
 		fmt.Fprint(w, x.Description)
 	case *cli.Command:
-		for _, l := range wrap(x.HelpName+": "+x.Usage, helpWidth) {
-			fmt.Fprintln(w, l)
-		}
+		writeWrapped(w, "", x.HelpName+": "+x.Usage)
 		if len(x.Subcommands) > 0 {
 			fmt.Fprintf(w, "\nusage: %s COMMAND [options] [arguments]\n\n", x.HelpName)
 			var rows [][2]string
@@ -99,11 +97,15 @@ func writeRows(w io.Writer, rows [][2]string) {
 
 // writeRow writes a row whose first column is so wide.
 func writeRow(w io.Writer, left int, first, second string) {
-	for i, line := range wrap(second, helpWidth-left-4) {
-		if i > 0 {
-			first = ""
-		}
-		fmt.Fprintf(w, "  %-*s  %s\n", left, first, line)
+	writeWrapped(w, fmt.Sprintf("  %-*s  ", left, first), second)
+}
+
+// writeWrapped writes a text beside its head, in lines of at most helpWidth columns.
+func writeWrapped(w io.Writer, head, text string) {
+	left := utf8.RuneCountInString(head)
+	for _, line := range wrap(text, helpWidth-left) {
+		fmt.Fprintln(w, head+line)
+		head = strings.Repeat(" ", left)
 	}
 }
 

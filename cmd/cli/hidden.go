@@ -55,14 +55,16 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 }
 
 // emulate makes sure that a command which needs the emulated rack runs inside its
-// namespaces. Outside, the whole command is run again inside and its exit code
-// returned with done = true.
-func emulate(ctx context.Context) (done bool, err error) {
-	defer delegateSignals(ctx)()
-	inside, code, err := netns.Reexec(ctx)
-	if err != nil || inside {
-		return false, err
+// namespaces. Outside, the whole command is run again inside, which gets signals too, and
+// this process ends with its exit code.
+func emulate(ctx context.Context) error {
+	if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok {
+		in.delegated.Store(true)
+		defer in.delegated.Store(false)
 	}
-	os.Exit(code)
-	return true, nil
+	inside, code, err := netns.Reexec(ctx)
+	if err == nil && !inside {
+		os.Exit(code)
+	}
+	return err
 }

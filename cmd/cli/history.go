@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -56,7 +56,6 @@ func historyAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	format := c.String("output")
 	q := history.Query{Metric: metric, Of: c.String("of"), Experiment: c.String("experiment")}
 	switch s := c.String("setting"); s {
 	case newest, "":
@@ -65,9 +64,8 @@ func historyAction(c *cli.Context) error {
 	default:
 		q.Setting = s
 	}
-	if c.String("kind") != "" {
-		kind := c.String("kind")
-		q.Kinds = []results.Kind{results.Kind(kind)}
+	if kind := results.Kind(c.String("kind")); kind != "" {
+		q.Kinds = []results.Kind{kind}
 	}
 	if q.Since, err = since(c.String("since"), time.Now()); err != nil {
 		return err
@@ -94,13 +92,11 @@ func historyAction(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		switch format {
-		case "json":
-			return writeJSON(c.App.Writer, doc)
-		case "csv":
-			return doc.writeCSV(c.App.Writer)
+		text := doc.write
+		if c.String("output") == "csv" {
+			text = doc.writeCSV
 		}
-		return doc.write(c.App.Writer)
+		return put(c, doc, text)
 	})
 }
 
@@ -154,22 +150,6 @@ func indexError(root string, err error) error {
 		return inputError{err, "--runs DIR names where the runs are"}
 	}
 	return err
-}
-
-// index notes a run that has ended. That it can be noted is not what was asked for: the next
-// reader notices the run, or says what is wrong.
-func index(c *cli.Context) {
-	if c.Context.Err() != nil { // it is to end: whoever looks next notices the run
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context), 10*time.Second)
-	defer cancel()
-	x, err := history.Open(ctx, rootOf(c))
-	if err != nil {
-		return
-	}
-	defer x.Close()
-	_, _ = x.Update(ctx)
 }
 
 // metricHistory is what is known of a metric, for people and programs.
@@ -284,7 +264,7 @@ func sparkline(nights []history.Night) string {
 	for i, y := range v {
 		out[i] = bars[len(bars)/2-1]
 		if hi > lo {
-			out[i] = bars[min(len(bars)-1, int((y-lo)/(hi-lo)*float64(len(bars))))]
+			out[i] = bars[min(len(bars)-1, int((y/2-lo/2)/(hi/2-lo/2)*float64(len(bars))))] // the whole range may be beyond all numbers
 		}
 	}
 	return string(out)
@@ -324,26 +304,17 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		points, phases, pins = points || s.Point != "", phases || s.Phase > 0, pins || s.Baseline != nil
 		kinds = kinds || s.Kind != series[0].Kind || s.Predictor != series[0].Predictor
 	}
-	cells := func(point, phase, of, kind string, rest ...string) string {
-		var row []string
-		for _, c := range []struct {
-			shown bool
-			text  string
-		}{{points, point}, {phases, phase}, {true, of}, {kinds, kind}} {
-			if c.shown {
-				row = append(row, human.Printable(c.text))
+	tw, left := newTable(w), map[int]bool{0: !points, 1: !phases, 3: !kinds, 10: !pins}
+	row := func(cells ...string) {
+		var shown []string
+		for i, text := range cells {
+			if !left[i] {
+				shown = append(shown, human.Printable(text))
 			}
 		}
-		return "  " + strings.Join(append(row, rest...), "\t")
+		fmt.Fprintln(tw, "  "+strings.Join(shown, "\t"))
 	}
-	pin := func(text string) []string {
-		if !pins {
-			return nil
-		}
-		return []string{text}
-	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, cells("POINT", "PHASE", "OF", "KIND", slices.Concat([]string{"RUNS", "BEFORE", "LAST", "NOISE", "VISIBLE", "STATE"}, pin("BASELINE"), []string{"HISTORY"})...))
+	row("POINT", "PHASE", "OF", "KIND", "RUNS", "BEFORE", "LAST", "NOISE", "VISIBLE", "STATE", "BASELINE", "HISTORY")
 	var notes []string
 	note := func(s seriesHistory, format string, args ...any) {
 		name := s.Of
@@ -377,12 +348,8 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		if s.Baseline != nil {
 			against = human.SignedError(s.Baseline.Shift, true, "")
 		}
-		kind := string(s.Kind)
-		if s.Predictor != "" {
-			kind = s.Predictor
-		}
-		fmt.Fprintln(tw, cells(s.Point, strconv.Itoa(s.Phase+1), s.Of, kind,
-			slices.Concat([]string{strconv.Itoa(len(s.Nights)), before, last, noise, visible, state}, pin(against), []string{bars})...))
+		row(s.Point, strconv.Itoa(s.Phase+1), s.Of, cmp.Or(s.Predictor, string(s.Kind)), strconv.Itoa(len(s.Nights)),
+			before, last, noise, visible, state, against, bars)
 		for _, ch := range s.Changes {
 			way := "higher"
 			if ch.Shift < 0 {
@@ -395,7 +362,7 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 			note(s, "%s %s from %s on%s; %s", strings.TrimPrefix(human.Percent(ch.Shift), "-"), way, ch.Started.Local().Format(time.DateOnly), seen, ch.Run)
 		}
 		if s.Spoilt > 0 {
-			note(s, "%d run%s left out: limited by the testbed, or ended early", s.Spoilt, plural(s.Spoilt))
+			note(s, "%s left out: limited by the testbed, or ended early", human.Plural(s.Spoilt, "run"))
 		}
 	}
 	if err := tw.Flush(); err != nil {
@@ -405,22 +372,19 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		fmt.Fprintln(w, "  "+n)
 	}
 	if b := series[slices.IndexFunc(series, func(s seriesHistory) bool { return !pins || s.Baseline != nil })].Baseline; b != nil {
-		fmt.Fprintf(w, "  the baseline is %s%s\n", b.Run, human.Printable(reason(b.Reason)))
+		why := ""
+		if b.Reason != "" {
+			why = ": " + human.Printable(b.Reason)
+		}
+		fmt.Fprintf(w, "  the baseline is %s%s\n", b.Run, why)
 	}
 	// The list has the setting that was used last first.
 	if u >= 0 && u+1 < len(doc.Settings) && doc.Settings[u+1].Experiment == s.Experiment {
 		older := doc.Settings[u+1]
-		fmt.Fprintf(w, "  %d run%s before, to %s, left out: setting %s is another one (%s)\n", older.Runs, plural(older.Runs),
+		fmt.Fprintf(w, "  %s before, to %s, left out: setting %s is another one (%s)\n", human.Plural(older.Runs, "run"),
 			older.Last.Local().Format(time.DateOnly), older.Key, human.Printable(strings.Join(doc.Settings[u].Setting.Differences(older.Setting), "; ")))
 	}
 	return nil
-}
-
-func reason(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ": " + text
 }
 
 // writeCSV writes a row for each figure.

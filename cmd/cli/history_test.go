@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -168,6 +169,7 @@ func TestSparkline(t *testing.T) {
 		"▁█":       nights(1, 2),
 		"▁▂▃▄▅▆▇█": nights(0, 1.1, 2.1, 3.1, 4.1, 5.1, 6.1, 8),
 		"█▁█":      nights(-1, -2, -1),
+		"▁█▅":      nights(-math.MaxFloat64, math.MaxFloat64, 0),
 	} {
 		if s := sparkline(got); s != want {
 			t.Errorf("%q, want %q", s, want)

@@ -170,7 +170,7 @@ func initAction(c *cli.Context) error {
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
-// relative is a file's path from a folder, or as it is where there is none.
+// relative is a file's path from a folder.
 func relative(dir, file string) (string, error) {
 	at, err := filepath.Abs(file)
 	if err != nil {
@@ -180,10 +180,7 @@ func relative(dir, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if rel, err := filepath.Rel(from, at); err == nil {
-		return rel, nil
-	}
-	return at, nil
+	return filepath.Rel(from, at)
 }
 
 // writeNew writes files into a folder, none of which may be there: all or none.
@@ -250,12 +247,9 @@ func labFromAnswers(c *cli.Context, name string) (l starter.Lab, err error) {
 	if err := answer(c, given); err != nil {
 		return l, err
 	}
-	if names == nil {
-		if names, err = hostList(given["hosts"]); err != nil {
-			return l, err
-		}
+	if l.Hosts, err = hostList(given["hosts"]); err != nil {
+		return l, err
 	}
-	l.Hosts = names
 	if l.Switches, err = hostList(given["switches"]); err != nil {
 		return l, err
 	}

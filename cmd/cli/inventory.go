@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -124,29 +122,23 @@ func names(files []string) []string {
 // writeInventory writes what was found.
 func writeInventory(c *cli.Context, inv *inventory.Inventory, notes inventory.Notes) error {
 	text := inventory.Format(inv, notes)
-	to := cmp.Or(c.String("output"), stdin)
-	back, err := inventory.Parse(map[bool]string{true: "stdout", false: to}[to == stdin], text)
 	// It is written even where something is missing, to be completed by hand.
-	if to == stdin {
-		if _, err := c.App.Writer.Write(text); err != nil {
-			return outputError{err}
-		}
-	} else if err := os.WriteFile(to, text, 0o644); err != nil {
-		return outputError{fmt.Errorf("write inventory: %w", err)}
+	to, err := writeTo(c, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	back, err := inventory.Parse(to, text)
 	if err != nil {
 		return inputError{fmt.Errorf("what was found does not make a whole inventory: %w", err), "add what is missing, and look with inabench check"}
 	}
-	if to == stdin {
-		return nil
+	if to != "stdout" {
+		line, _, _ := strings.Cut(back.Describe(), "\n")
+		fmt.Fprintf(c.App.ErrWriter, "inabench: %s: %s\n", to, line)
 	}
-	fmt.Fprintf(c.App.ErrWriter, "inabench: %s: %s", to, firstLine(back.Describe()))
 	return nil
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line + "\n"
 }
 
 func inventoryDiscoverCommand() *cli.Command {
@@ -263,7 +255,6 @@ Examples:
   inabench inventory diff lab.toml --from node1
 `,
 		Action: func(c *cli.Context) error {
-			format := c.String("output")
 			if c.Args().Len() < 2 && c.String("from") == "" || !c.Args().Present() {
 				return usagef(c.Command.HelpName+" "+c.Command.ArgsUsage, "inventory diff: which inventory, and which files?")
 			}
@@ -276,34 +267,31 @@ Examples:
 				return err
 			}
 			found, _ := f.Inventory(ibfabric.Options{})
-			return writeDiff(c, format, inventory.Diff(ibfabric.Part(want), found))
+			return writeDiff(c, inventory.Diff(ibfabric.Part(want), found))
 		},
 	}
 }
 
-func writeDiff(c *cli.Context, format string, diff []inventory.Difference) error {
-	if format == "json" {
-		type row struct {
-			What   string `json:"what"`
-			Where  string `json:"where"`
-			Detail string `json:"detail"`
-		}
-		rows := []row{}
-		for _, d := range diff {
-			rows = append(rows, row(d))
-		}
-		if err := writeJSON(c.App.Writer, rows); err != nil {
-			return err
-		}
-	} else {
-		for _, d := range diff {
-			fmt.Fprintln(c.App.Writer, d)
-		}
+func writeDiff(c *cli.Context, diff []inventory.Difference) error {
+	type row struct {
+		What   string `json:"what"`
+		Where  string `json:"where"`
+		Detail string `json:"detail"`
 	}
-	if len(diff) > 0 {
+	rows := []row{}
+	for _, d := range diff {
+		rows = append(rows, row(d))
+	}
+	err := put(c, rows, func(w io.Writer) error {
+		for _, d := range diff {
+			fmt.Fprintln(w, d)
+		}
+		return nil
+	})
+	if err == nil && len(diff) > 0 {
 		return outcomeError{results.Fail}
 	}
-	return nil
+	return err
 }
 
 func inventoryRoutesCommand() *cli.Command {
@@ -327,7 +315,6 @@ Example:
 }
 
 func inventoryRoutesAction(c *cli.Context) error {
-	format := c.String("output")
 	readings, err := readReadings(c, c.Args().Slice(), nil, true)
 	if err != nil {
 		return err
@@ -377,25 +364,23 @@ func inventoryRoutesAction(c *cli.Context) error {
 	for _, u := range f.Unreachables(routes) {
 		doc.Why = append(doc.Why, u.Why.Error())
 	}
-	if format == "json" {
-		err = writeJSON(c.App.Writer, doc)
-	} else {
+	err = put(c, doc, func(w io.Writer) error {
 		if doc.Engine != "" {
-			fmt.Fprintf(c.App.Writer, "routing engine: %s\n", doc.Engine)
+			fmt.Fprintf(w, "routing engine: %s\n", doc.Engine)
 		}
 		for _, r := range doc.Refused {
-			fmt.Fprintf(c.App.Writer, "not used: %s\n", r)
+			fmt.Fprintf(w, "not used: %s\n", r)
 		}
-		tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(tw, "ROOT\tLEAVES\tLACKS")
+		tw := newTable(w, "ROOT", "LEAVES", "LACKS")
 		for _, r := range doc.Roots {
 			fmt.Fprintf(tw, "%s\t%d of %d\t%s\n", r.Switch, doc.Leaves-len(r.Lacks), doc.Leaves, cmp.Or(strings.Join(r.Lacks, ", "), "-"))
 		}
-		err = tw.Flush()
-		for _, w := range doc.Why {
-			fmt.Fprintln(c.App.Writer, w)
+		err := tw.Flush()
+		for _, why := range doc.Why {
+			fmt.Fprintln(w, why)
 		}
-	}
+		return err
+	})
 	if err == nil && lacking > 0 {
 		return outcomeError{results.Fail}
 	}

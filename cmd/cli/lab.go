@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -32,9 +32,8 @@ func calibrateCommand() *cli.Command {
 				return err
 			}
 			driver := c.String("on")
-			format := c.String("output")
-			src, done, err := readEmulated(c, path, driver)
-			if done || err != nil {
+			src, err := readEmulated(c, path, driver)
+			if err != nil {
 				return err
 			}
 			spec, err := src.spec(sets(c))
@@ -47,7 +46,7 @@ func calibrateCommand() *cli.Command {
 			}
 			spec.SkipPreflight(skip...)
 			if driver == "netns" {
-				if done, err := emulate(c.Context); done || err != nil {
+				if err := emulate(c.Context); err != nil {
 					return err
 				}
 			}
@@ -61,15 +60,13 @@ func calibrateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return writeJSON(c.App.Writer, cal)
-			}
-			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-			fmt.Fprintln(tw, "WHAT\tOF\tMEASURED\tSAMPLES")
-			for _, x := range cal {
-				fmt.Fprintf(tw, "%s\t%s\t%s\t%d\n", x.What, x.Of, human.QuantityCI(x.Value, x.Lo, x.Hi, x.Unit), x.N)
-			}
-			return tw.Flush()
+			return put(c, cal, func(w io.Writer) error {
+				tw := newTable(w, "WHAT", "OF", "MEASURED", "SAMPLES")
+				for _, x := range cal {
+					fmt.Fprintf(tw, "%s\t%s\t%s\t%d\n", x.What, x.Of, human.QuantityCI(x.Value, x.Lo, x.Hi, x.Unit), x.N)
+				}
+				return tw.Flush()
+			})
 		},
 	}
 }
@@ -108,7 +105,7 @@ func sshCommand() *cli.Command {
 				return noHost(name, inv.File, hostNames(inv))
 			}
 			if on == "netns" {
-				if done, err := emulate(c.Context); done || err != nil {
+				if err := emulate(c.Context); err != nil {
 					return err
 				}
 				f, err := netns.Up(c.Context, inv, netns.Options{})
@@ -139,7 +136,7 @@ func sshCommand() *cli.Command {
 // interact gives the user a command on a host, or a shell, with the streams of this one.
 func interact(c *cli.Context, host hosts.Host, argv []string, stdin io.Reader) error {
 	err := host.Interactive(c.Context, argv, stdin, behind(c.App.Writer), behind(c.App.ErrWriter))
-	if run := (*hosts.RunError)(nil); errors.As(err, &run) {
+	if run, ok := errors.AsType[*hosts.RunError](err); ok {
 		return &commandError{run}
 	}
 	return err
@@ -157,24 +154,37 @@ func hostNames(inv *inventory.Inventory) (out []string) {
 	return out
 }
 
+func switchNames(inv *inventory.Inventory) (out []string) {
+	for _, s := range inv.Switches {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
 // inventoryOf reads an inventory, or an experiment's.
 func inventoryOf(path string) (*inventory.Inventory, error) {
 	src, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	isInventory, err := spec.IsInventory(src.name, src.text)
-	if err != nil {
-		return nil, err
+	inv, _, err := src.lab(nil)
+	return inv, err
+}
+
+// lab parses an inventory, or an experiment, whose inventory it is; the experiment is nil of an inventory.
+func (s source) lab(sets []string) (inv *inventory.Inventory, of *spec.Spec, err error) {
+	isInventory, err := spec.IsInventory(s.name, s.text)
+	if err != nil { // of no TOML: it may be a record
+		return nil, nil, cmp.Or(s.foreign(""), err)
 	}
 	if isInventory {
-		return inventory.Parse(src.name, src.text)
+		inv, err = inventory.Parse(s.name, s.text)
+		return inv, nil, err
 	}
-	s, err := src.spec(nil)
-	if err != nil {
-		return nil, err
+	if of, err = s.spec(sets); err != nil {
+		return nil, nil, err
 	}
-	return s.Inventory(), nil
+	return of.Inventory(), of, nil
 }
 
 // checkLab reports what keeps an inventory from being that of a lab.

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -72,42 +70,24 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 	if err := checkLab(inv); err != nil {
 		return nil, nil, err
 	}
+	known := slices.Concat(hostNames(inv), switchNames(inv))
+	if inv.Manager.Apart() {
+		known = append(known, inventory.ManagerName)
+	}
 	names := c.Args().Slice()
-	managed := inv.Manager.Apart()
 	switch {
 	case len(names) == 0 && !all:
 		return nil, nil, usagef("inabench "+verb+" -i LAB.toml HOST|SWITCH ..., or --all", "%s: which hosts and switches?", verb)
 	case len(names) == 0:
-		for _, h := range inv.Hosts {
-			names = append(names, h.Name)
-		}
-		for _, sw := range inv.Switches {
-			names = append(names, sw.Name)
-		}
-		if managed {
-			names = append(names, inventory.ManagerName)
-		}
+		names = known
 	}
 	for _, name := range names {
-		if _, ok := inv.Host(name); ok || managed && name == inventory.ManagerName {
-			continue
-		}
-		if _, ok := inv.Switch(name); !ok {
-			return nil, nil, noHost(name, inv.File, hostNames(inv))
+		if !slices.Contains(known, name) {
+			return nil, nil, noHost(name, inv.File, known)
 		}
 	}
 	slices.Sort(names)
 	return inv, slices.Compact(names), nil
-}
-
-// places are where the leases of the named lie.
-func places(ctx context.Context, k *keepers.Keepers, names []string) ([]lease.Place, error) {
-	out := make([]lease.Place, len(names))
-	err := parallel.Every(len(names), len(names), func(i int) (err error) {
-		out[i], err = k.Place(ctx, names[i])
-		return err
-	})
-	return out, err
 }
 
 // withPlaces opens where the leases of the named lie, all or none.
@@ -117,7 +97,11 @@ func withPlaces(ctx context.Context, inv *inventory.Inventory, names []string, f
 	if err := k.Err(); err != nil {
 		return err
 	}
-	p, err := places(ctx, k, names)
+	p := make([]lease.Place, len(names))
+	err := parallel.Every(len(names), len(names), func(i int) (err error) {
+		p[i], err = k.Place(ctx, names[i])
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -365,42 +349,36 @@ func whoCommand() *cli.Command {
 		Flags: []cli.Flag{labFlag(), tableFlag(),
 			&cli.BoolFlag{Name: "audit", Usage: "who had them before, and who took them from whom"}},
 		Action: func(c *cli.Context) error {
-			format := c.String("output")
 			inv, names, err := labOf(c, true)
 			if err != nil {
 				return err
 			}
 			k := keepers.Open(c.Context, inv, names, 32)
 			defer k.Close()
-			var all sync.WaitGroup
 			out, history, errs := make([]lease.State, len(names)), make([][]lease.State, len(names)), make([]error, len(names))
-			for i, name := range names {
-				all.Go(func() {
-					p, err := k.Place(c.Context, name)
-					if err == nil {
-						out[i], err = lease.Look(c.Context, p)
-					}
-					if err == nil && c.Bool("audit") {
-						history[i], err = lease.History(c.Context, p)
-					}
-					errs[i] = err
-				})
-			}
-			all.Wait()
+			asked := parallel.Every(len(names), len(names), func(i int) error {
+				p, err := k.Place(c.Context, names[i])
+				if err == nil {
+					out[i], err = lease.Look(c.Context, p)
+				}
+				if err == nil && c.Bool("audit") {
+					history[i], err = lease.History(c.Context, p)
+				}
+				errs[i] = err
+				return err
+			})
 			var docs []holder
 			for i, s := range out {
 				docs = append(docs, document(names[i], s, history[i], errs[i]))
 			}
-			switch {
-			case format == "json":
-				err = writeJSON(c.App.Writer, map[string]any{"leases": docs})
-			case c.Bool("audit"):
-				err = writeAudit(c.App.Writer, history)
-			default:
-				err = errors.Join(writeWho(c.App.Writer, out, docs), writeReserved(c.App.Writer, out))
-			}
+			err = put(c, map[string]any{"leases": docs}, func(w io.Writer) error {
+				if c.Bool("audit") {
+					return writeAudit(w, history)
+				}
+				return errors.Join(writeWho(w, out, docs), writeReserved(w, out))
+			})
 			if k.Err() == nil {
-				return errors.Join(append(errs, err)...)
+				return errors.Join(asked, err)
 			}
 			return errors.Join(k.Err(), err)
 		},
@@ -428,8 +406,7 @@ func document(name string, s lease.State, history []lease.State, err error) hold
 }
 
 func writeWho(w io.Writer, states []lease.State, docs []holder) error {
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "WHAT\tOWNER\tREASON\tSINCE\tEXPIRES\tFENCING\tRUN")
+	tw := newTable(w, "WHAT", "OWNER", "REASON", "SINCE", "EXPIRES", "FENCING", "RUN")
 	for i, s := range states {
 		d := docs[i]
 		switch {
@@ -438,7 +415,7 @@ func writeWho(w io.Writer, states []lease.State, docs []holder) error {
 		case !s.Held:
 			fmt.Fprintf(tw, "%s\t-\t\t\t\t%d\t\n", d.Name, s.Fencing)
 		default:
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s ago\tin %s\t%d\t%s\n", d.Name, s.Owner, oneLine(s.Reason), short(s.Now.Sub(s.Since)), short(s.Left()), s.Fencing, s.Run)
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s ago\tin %s\t%d\t%s\n", d.Name, s.Owner, s.Reason, short(s.Now.Sub(s.Since)), short(s.Left()), s.Fencing, s.Run)
 		}
 	}
 	return tw.Flush()
@@ -446,7 +423,7 @@ func writeWho(w io.Writer, states []lease.State, docs []holder) error {
 
 // writeReserved lists what is reserved, if anything is.
 func writeReserved(w io.Writer, states []lease.State) error {
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw := newTable(w)
 	any := false
 	for _, s := range states {
 		for _, r := range s.Reserved {
@@ -454,7 +431,7 @@ func writeReserved(w io.Writer, states []lease.State) error {
 				fmt.Fprintln(tw, "\nRESERVED\tFROM\tUNTIL\tOWNER\tREASON")
 				any = true
 			}
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", s.Place, stamp(r.From), stamp(r.Until), r.Owner, oneLine(r.Reason))
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", s.Place, stamp(r.From), stamp(r.Until), r.Owner, r.Reason)
 		}
 	}
 	return tw.Flush()
@@ -462,8 +439,7 @@ func writeReserved(w io.Writer, states []lease.State) error {
 
 // writeAudit lists who had what, in the order of what.
 func writeAudit(w io.Writer, history [][]lease.State) error {
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "WHAT\tFENCING\tSINCE\tOWNER\tREASON\tRUN\tTAKEN FROM")
+	tw := newTable(w, "WHAT", "FENCING", "SINCE", "OWNER", "REASON", "RUN", "TAKEN FROM")
 	for _, of := range history {
 		for _, s := range of {
 			from := ""
@@ -473,23 +449,13 @@ func writeAudit(w io.Writer, history [][]lease.State) error {
 					from += " (run " + t.Run + ")"
 				}
 				if t.Reason != "" {
-					from += ": " + oneLine(t.Reason)
+					from += ": " + t.Reason
 				}
 			}
-			fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", s.Place, s.Fencing, s.Since.UTC().Format("2006-01-02 15:04:05Z"), s.Owner, oneLine(s.Reason), s.Run, from)
+			fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", s.Place, s.Fencing, s.Since.UTC().Format("2006-01-02 15:04:05Z"), s.Owner, s.Reason, s.Run, from)
 		}
 	}
 	return tw.Flush()
-}
-
-// oneLine keeps what somebody wrote from being taken for more of the table.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 // short is a time for people: its two largest units at most.

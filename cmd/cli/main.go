@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,8 +41,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 func mainIn(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer, diag *door) int {
 	screen := newDoor(stdout)
 	defer screen.close()
-	out := &output{Writer: screen}
-	app := newApp(stdin, out, diag)
+	app := newApp(stdin, screen, diag)
 	if len(args) > 1 && args[1] == completeVerb {
 		complete(app, args[2:], screen)
 		return exitOK
@@ -51,22 +49,11 @@ func mainIn(ctx context.Context, args []string, stdin io.Reader, stdout io.Write
 	line := arrange(app, args)
 	err := app.RunContext(ctx, line.args)
 	code := exitCode(ctx, err, diag)
-	if said := (saidError{}); err != nil && line.output == "json" && !out.used && !errors.As(err, &said) {
-		forPrograms(out)
-		_ = writeJSON(out, failure(err, code)) // stderr has said it already
+	if err != nil && line.output == "json" && !screen.used && !isA[saidError](err) {
+		forPrograms(screen)
+		_ = writeJSON(screen, failure(err, code)) // stderr has said it already
 	}
 	return code
-}
-
-// output is stdout, and whether anything has been written to it.
-type output struct {
-	io.Writer
-	used bool
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.used = true
-	return o.Writer.Write(p)
 }
 
 // interruption is the cause of a context that a signal cancelled.
@@ -78,8 +65,7 @@ func (i interruption) Error() string { return "interrupted by " + unix.SignalNam
 // inside the namespaces of an emulation, it leaves them to that.
 type interrupts struct {
 	delegated atomic.Bool
-	reading   atomic.Bool // nothing is changed, so that nothing is to be undone: see reading
-	harmless  atomic.Bool // the command changes nothing; unlike reading, still true after it has ended
+	harmless  atomic.Bool // the command changes nothing, so that nothing is to be undone: see reading
 }
 
 type interruptsKey struct{}
@@ -92,23 +78,11 @@ func reading(c *cli.Command) *cli.Command {
 	do := c.Action
 	c.Action = func(x *cli.Context) error {
 		if in, ok := x.Context.Value(interruptsKey{}).(*interrupts); ok {
-			in.reading.Store(true)
 			in.harmless.Store(true)
-			defer in.reading.Store(false)
 		}
 		return do(x)
 	}
 	return c
-}
-
-// delegateSignals leaves signals to another process, which gets them too.
-func delegateSignals(ctx context.Context) (undo func()) {
-	i, ok := ctx.Value(interruptsKey{}).(*interrupts)
-	if !ok {
-		return func() {}
-	}
-	i.delegated.Store(true)
-	return func() { i.delegated.Store(false) }
 }
 
 // interruptible returns a context that the first SIGINT or SIGTERM cancels, or the
@@ -131,7 +105,7 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 			switch {
 			case n == 1:
 				cancel(cause)
-				if in.reading.Load() {
+				if in.harmless.Load() {
 					time.AfterFunc(briefly, func() {
 						fmt.Fprintf(stderr, "inabench: error: %v\n", cause)
 						os.Exit(128 + int(cause.sig))
@@ -177,7 +151,7 @@ func verbs(kind string, commands ...*cli.Command) []*cli.Command {
 // writers are the commands whose output is for programs or files and is not folded.
 var writers = []string{"fmt", "init", "completion", "man", "graph", "import", "fit", "discover", "generate", "exec", "ssh"}
 
-// before runs before every command: it turns folding off where the output is for programs, and checks flags.
+// before runs before every command: it turns folding off where the output is for programs, and checks what was typed.
 func before(c *cli.Context) error {
 	kept := slices.Contains(writers, c.Command.Name)
 	for _, flag := range []string{"output", "format"} {
@@ -185,6 +159,9 @@ func before(c *cli.Context) error {
 	}
 	if kept {
 		forPrograms(c.App.Writer)
+	}
+	if err := checkNoArguments(c); err != nil {
+		return err
 	}
 	return checkChoices(c)
 }

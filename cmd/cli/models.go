@@ -28,7 +28,6 @@ func modelsCommand() *cli.Command {
   inabench models --file my-models.toml -o json
 `,
 		Action: func(c *cli.Context) error {
-			format := c.String("output")
 			all := workload.Builtin()
 			if path := c.String("file"); path != "" {
 				src, err := read(c, path)
@@ -46,10 +45,7 @@ func modelsCommand() *cli.Command {
 				for _, name := range all.Names() {
 					models = append(models, modelOf(all, name))
 				}
-				if format == "json" {
-					return writeJSON(c.App.Writer, models)
-				}
-				return writeModels(c.App.Writer, models)
+				return put(c, models, func(w io.Writer) error { return writeModels(w, models) })
 			}
 			name, err := argument(c, "model")
 			if err != nil {
@@ -59,10 +55,7 @@ func modelsCommand() *cli.Command {
 				return inputError{fmt.Errorf("no model %q", name), tomlfile.DidYouMean(name, all.Names())}
 			}
 			m := modelOf(all, name)
-			if format == "json" {
-				return writeJSON(c.App.Writer, m)
-			}
-			return writeModel(c.App.Writer, m)
+			return put(c, m, func(w io.Writer) error { return writeModel(w, m) })
 		},
 	}
 }
@@ -106,7 +99,7 @@ func modelOf(all *workload.Catalogue, name string) model {
 	return m
 }
 
-func (m *model) step() string {
+func (m model) step() string {
 	if m.Compute == nil {
 		return "unknown"
 	}
@@ -114,7 +107,7 @@ func (m *model) step() string {
 }
 
 // on is what a step was measured on.
-func (m *model) on() string {
+func (m model) on() string {
 	if m.Compute == nil && m.GPU == "unknown" {
 		return "-"
 	}
@@ -127,10 +120,8 @@ func (m *model) on() string {
 // writeModels writes a row for each model; sources are long and shared, so they follow.
 func writeModels(w io.Writer, models []model) error {
 	var sources []string
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "MODEL\tGRADIENT\tLAYERS\tSTEP\tBASIS\tON\tSOURCE")
-	for i := range models {
-		m := &models[i]
+	tw := newTable(w, "MODEL", "GRADIENT", "LAYERS", "STEP", "BASIS", "ON", "SOURCE")
+	for _, m := range models {
 		n := slices.Index(sources, m.Source)
 		if n < 0 {
 			n = len(sources)
@@ -143,19 +134,15 @@ func writeModels(w io.Writer, models []model) error {
 	}
 	fmt.Fprintln(w)
 	for i, s := range sources {
-		mark := fmt.Sprintf("[%d]", i+1)
-		for _, l := range wrap(s, helpWidth-5) {
-			fmt.Fprintf(w, "%-4s %s\n", mark, l)
-			mark = ""
-		}
+		writeWrapped(w, fmt.Sprintf("%-4s ", fmt.Sprintf("[%d]", i+1)), s)
 	}
 	fmt.Fprint(w, "\nA step is the computing of one iteration on one GPU. Where it is unknown, an\nexperiment says how long it takes.\n")
 	return nil
 }
 
 func writeModel(w io.Writer, m model) error {
-	fmt.Fprintf(w, "%s: %s of gradient in %d layer%s, step %s (%s)\n", m.Name, human.Quantity(float64(m.Bytes), "B"),
-		len(m.Layers), plural(len(m.Layers)), m.step(), m.Basis)
+	fmt.Fprintf(w, "%s: %s of gradient in %s, step %s (%s)\n", m.Name, human.Quantity(float64(m.Bytes), "B"),
+		human.Plural(len(m.Layers), "layer"), m.step(), m.Basis)
 	for _, row := range [][2]string{{"on", m.on()}, {"source", m.Source}, {"derived", m.Derived}} {
 		if row[1] != "" {
 			writeWords(w, row[0], row[1])

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -122,9 +121,6 @@ type hostFree struct {
 }
 
 func placeAction(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("-j FILE names the jobs", "place takes no argument, got %s", c.Args().First())
-	}
 	if c.Bool("list") {
 		return writePolicies(c.App.Writer)
 	}
@@ -132,12 +128,11 @@ func placeAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := policyNames(c.String("policy"), b.spec.PolicyNames())
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		names = []string{b.policy}
+	names := []string{b.policy}
+	if list := c.String("policy"); list != "" {
+		if names, err = listed(list, "policy", b.spec.PolicyNames()); err != nil {
+			return err
+		}
 	}
 	var all []*placed
 	for _, name := range names {
@@ -184,23 +179,6 @@ func placeAction(c *cli.Context) error {
 		fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", p.summary())
 	}
 	return nil
-}
-
-// policyNames are the policies of a list, all known and none twice.
-func policyNames(list string, known []string) (names []string, err error) {
-	if list == "" {
-		return nil, nil
-	}
-	for name := range strings.SplitSeq(list, ",") {
-		if !slices.Contains(known, name) {
-			return nil, usagef(tomlfile.OneOf(name, known), "unknown policy %q", name)
-		}
-		if slices.Contains(names, name) {
-			return nil, usagef("", "policy %s twice", name)
-		}
-		names = append(names, name)
-	}
-	return names, nil
 }
 
 // readBatch reads what is to be placed.
@@ -301,8 +279,7 @@ func (b *toPlace) trace(c *cli.Context, src source) error {
 		return usagef("", "--set changes experiments, %s is a trace", src.name)
 	}
 	t, _, err := trace.Read(src.name, bytes.NewReader(src.text), trace.Options{})
-	var invalid *trace.InvalidError
-	if errors.As(err, &invalid) && invalid.Jobs > 0 {
+	if invalid, ok := errors.AsType[*trace.InvalidError](err); ok && invalid.Jobs > 0 {
 		return inputError{err, "inabench trace import --lenient makes a trace without such rows"}
 	}
 	if err != nil {
@@ -390,7 +367,7 @@ func (b *toPlace) result(done *why.Placed) (*placed, error) {
 
 // summary is a placement in a line.
 func (p *placed) summary() string {
-	s := fmt.Sprintf("%s placed %s job%s on %s", p.Policy, count(len(p.Jobs)), plural(len(p.Jobs)), p.Inventory)
+	s := fmt.Sprintf("%s placed %s on %s", p.Policy, human.Plural(len(p.Jobs), "job"), p.Inventory)
 	if n := len(p.Waiting); n > 0 {
 		s += fmt.Sprintf(", %s wait%s", count(n), map[bool]string{true: "s"}[n == 1])
 	}
@@ -463,8 +440,7 @@ func (p *placed) writeJobs(w io.Writer) error {
 	if len(p.Jobs) == 0 {
 		return nil
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "JOB\tGPUS\tRATE\tBOTTLENECK\tRACKS\tPS\tHOSTS")
+	tw := newTable(w, "JOB", "GPUS", "RATE", "BOTTLENECK", "RACKS", "PS", "HOSTS")
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		rate, bottleneck := "local", "-"
@@ -512,9 +488,7 @@ func (p *placed) writeWaiting(w io.Writer, named bool) {
 
 // writeWhy shows a person why jobs are where they are.
 func writeWhy(w io.Writer, why *study.Why) error {
-	for _, l := range wrap(fmt.Sprintf("why (%s): %s", why.Policy, why.Rule), helpWidth) {
-		fmt.Fprintln(w, l)
-	}
+	writeWrapped(w, "", fmt.Sprintf("why (%s): %s", why.Policy, why.Rule))
 	weighed := slices.ContainsFunc(why.Jobs, func(r study.Reason) bool { return r.Chosen != nil })
 	if weighed {
 		last := "+ min(hot spot, uplinks)"
@@ -530,8 +504,7 @@ func writeWhy(w io.Writer, why *study.Why) error {
 		if r.Chosen == nil {
 			continue
 		}
-		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(tw, "    \tworkers\tPS link\tPS cost\thot spot\tuplinks\tvalue\tplan")
+		tw := newTable(w, "    ", "workers", "PS link", "PS cost", "hot spot", "uplinks", "value", "plan")
 		for i, c := range append([]study.Choice{*r.Chosen}, r.Others...) {
 			mark := "lost"
 			if i == 0 {

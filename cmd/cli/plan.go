@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
-	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results/human"
@@ -81,44 +79,31 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 	if err != nil {
 		return "", nil, err
 	}
-	isInventory, err := spec.IsInventory(src.name, src.text)
+	inv, s, err := src.lab(sets(c))
 	if err != nil {
 		return "", nil, err
 	}
-	if isInventory {
-		inv, err := inventory.Parse(src.name, src.text)
-		if err != nil {
-			return "", nil, err
-		}
-		if c.Bool("lab") {
-			if err := checkLab(inv); err != nil {
-				return "", nil, err
-			}
-		}
-		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil, nil
-	}
-	if s, err = src.spec(sets(c)); err != nil {
-		return "", nil, err
-	}
 	if c.Bool("lab") {
-		if err := checkLab(s.Inventory()); err != nil {
+		if err := checkLab(inv); err != nil {
 			return "", nil, err
 		}
+	}
+	if s == nil {
+		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil, nil
 	}
 	if err := tooMany(s); err != nil {
 		return "", nil, fmt.Errorf("%s: %w", src.name, err)
 	}
-	points := len(s.Points())
 	jobs := "jobs of a file"
 	if n := s.CountJobs(); n > 0 {
-		jobs = fmt.Sprintf("%d job%s", n, plural(n))
+		jobs = human.Plural(n, "job")
 	}
 	repeats := ""
 	if m := &s.Measure; m.Precision > 0 {
 		repeats = fmt.Sprintf(", %d to %d repeats", m.Fewest(), m.UpTo())
 	}
-	return fmt.Sprintf("%s: ok: %s, %d point%s%s, %d expectation%s, inventory %s", src.name,
-		jobs, points, plural(points), repeats, len(s.Expects), plural(len(s.Expects)), s.Inventory().File), s, nil
+	return fmt.Sprintf("%s: ok: %s, %s%s, %s, inventory %s", src.name, jobs, human.Plural(len(s.Points()), "point"), repeats,
+		human.Plural(len(s.Expects), "expectation"), inv.File), s, nil
 }
 
 // tooMany is of the first job that asks for more GPUs than all hosts have together, which no policy can place; nil
@@ -207,10 +192,8 @@ func planCommand() *cli.Command {
 			switch out := c.String("output"); out {
 			case "":
 				return writePlan(c.App.Writer, plan)
-			case "json", "-":
-				enc := json.NewEncoder(c.App.Writer)
-				enc.SetIndent("", "\t")
-				return enc.Encode(plan)
+			case "json", stdin:
+				return writeJSON(c.App.Writer, plan)
 			default:
 				if err := plan.Save(out); err != nil {
 					return outputError{err}
@@ -224,7 +207,7 @@ func planCommand() *cli.Command {
 
 // writePlan shows a plan to a person: placements once where points share them.
 func writePlan(w io.Writer, p *experiments.SavedPlan) error {
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw := newTable(w)
 	var last []byte
 	for _, pt := range p.Points {
 		if pt.Plan == nil {
@@ -282,9 +265,7 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 				fmt.Fprintln(tw)
 			}
 			for _, c := range ph.Conditions {
-				for i, line := range wrap(c, 74) {
-					fmt.Fprintf(tw, "    %s %s\n", []string{"!", " "}[min(i, 1)], line)
-				}
+				writeWrapped(tw, "    ! ", c)
 			}
 		}
 		fmt.Fprintln(tw)
@@ -333,7 +314,7 @@ func writeTraining(w io.Writer, pt study.PlanPoint) error {
 			return err
 		}
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw := newTable(w)
 	for _, f := range pt.Figures {
 		fmt.Fprintf(tw, "  %s\t%s\n", f.Metric, human.Quantity(f.Value, f.Unit))
 	}

@@ -7,11 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/preflight"
@@ -28,14 +26,7 @@ func skipped(c *cli.Context, flag string) ([]string, error) {
 	if c.String(flag) == "" {
 		return nil, nil
 	}
-	names := strings.Split(c.String(flag), ",")
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-		if !slices.Contains(preflight.Names(), names[i]) {
-			return nil, usagef(tomlfile.OneOf(names[i], preflight.Names()), "--%s: unknown check %q", flag, names[i])
-		}
-	}
-	return names, nil
+	return listed(c.String(flag), "check", preflight.Names())
 }
 
 func preflightCommand() *cli.Command {
@@ -44,7 +35,6 @@ func preflightCommand() *cli.Command {
 		Usage: "look whether a lab's hosts are fit for a run: what `run` does before it changes anything",
 		Flags: append(hostFlags(), skipFlag("skip"), outputFlag("text", "json")),
 		Action: func(c *cli.Context) error {
-			format := c.String("output")
 			names, err := skipped(c, "skip")
 			if err != nil {
 				return err
@@ -92,12 +82,8 @@ func preflightCommand() *cli.Command {
 				all = append(all, unforeseen...)
 				all = append(all, lookAtCeilings(c.Context, inv, there, asks, c.Int("fan-out"))...)
 			}
-			if format == "json" {
-				err = writeJSON(c.App.Writer, map[string]any{"preflight": all, "hosts": facts})
-			} else {
-				err = writePreflight(c.App.Writer, all)
-			}
-			if err != nil {
+			doc := map[string]any{"preflight": all, "hosts": facts}
+			if err := put(c, doc, func(w io.Writer) error { return writePreflight(w, all) }); err != nil {
 				return err
 			}
 			return preflight.Err(all)
@@ -136,8 +122,7 @@ func writePreflight(w io.Writer, all []results.Preflight) error {
 			hosts[r] = append(hosts[r], p.Host)
 		}
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "\tCHECK\tHOSTS\tFOUND")
+	tw := newTable(w, "", "CHECK", "HOSTS", "FOUND")
 	for _, r := range rows {
 		on := strings.Join(hosts[r], ", ")
 		if len(hosts[r]) > 4 {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -57,10 +58,10 @@ func referenceCommand() *cli.Command {
 `,
 		Action: func(c *cli.Context) error {
 			format := c.String("format")
-			of := files
-			if name := c.String("of"); name != "" {
-				of = filesNamed(name)
-			}
+			name := c.String("of")
+			of := slices.DeleteFunc(slices.Clone(files), func(f reference.File) bool {
+				return name != "" && f.Name != name
+			})
 			switch {
 			case format != "text" && c.Args().Present():
 				return usagef("leave the key out", "--format %s is of whole files", format)
@@ -95,15 +96,6 @@ func fileNames() (out []string) {
 	return out
 }
 
-func filesNamed(name string) []reference.File {
-	for i := range files {
-		if files[i].Name == name {
-			return files[i : i+1]
-		}
-	}
-	return nil
-}
-
 // listTables lists what kinds of file there are, and the tables of each.
 func listTables(w io.Writer, of []reference.File) {
 	for i, f := range of {
@@ -116,7 +108,7 @@ func listTables(w io.Writer, of []reference.File) {
 				rows = append(rows, [2]string{reference.Head(e), unquoted(reference.About(e))})
 			}
 		}
-		sayWrapped(w, "", strings.ToUpper(f.Name)+"  "+unquoted(f.About))
+		writeWrapped(w, "", strings.ToUpper(f.Name)+"  "+unquoted(f.About))
 		fmt.Fprintln(w)
 		writeRows(w, rows)
 	}
@@ -124,12 +116,6 @@ func listTables(w io.Writer, of []reference.File) {
 
 // unquoted is a text without the quotes of Markdown.
 func unquoted(s string) string { return strings.ReplaceAll(s, "`", "") }
-
-func sayWrapped(w io.Writer, indent, text string) {
-	for _, line := range wrap(text, helpWidth-len(indent)) {
-		fmt.Fprintln(w, indent+line)
-	}
-}
 
 // sayKey says what a key, or a table with all its keys, is about, in each kind of file that has it.
 func sayKey(w io.Writer, of []reference.File, key string) error {
@@ -156,9 +142,9 @@ func sayKey(w io.Writer, of []reference.File, key string) error {
 			} else if d := reference.Default(e); d != "" {
 				fact += "; default " + d
 			}
-			sayWrapped(w, "  ", fact)
+			writeWrapped(w, "  ", fact)
 		}
-		sayWrapped(w, "  ", unquoted(reference.About(e)))
+		writeWrapped(w, "  ", unquoted(reference.About(e)))
 		if e.Table() {
 			fmt.Fprintln(w)
 			writeRows(w, keyRows(e))

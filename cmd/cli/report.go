@@ -133,36 +133,29 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 	if len(figures) == 0 {
 		return inputError{errors.New("the report of this run has no drawings"), ""}
 	}
-	write := func(folder, name, ending string, data []byte) error {
-		if err := os.MkdirAll(folder, 0o777); err != nil {
-			return outputError{err}
-		}
-		path := filepath.Join(folder, name+ending)
-		if err := writeWhole(path, data); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintln(c.App.Writer, path)
-		return err
-	}
 	for _, f := range figures {
-		if folder := c.String("svg"); folder != "" {
-			if err := write(folder, f.Name, ".svg", []byte(plot.InPoints(f.SVG, perPixel, width))); err != nil {
-				return err
+		for _, form := range []string{"svg", "pdf", "csv"} {
+			folder := c.String(form)
+			if folder == "" || form == "csv" && f.Rows == nil {
+				continue
 			}
-		}
-		if folder := c.String("pdf"); folder != "" {
 			var b bytes.Buffer
-			if err := pdf.Write(&b, f.SVG, perPixel, width); err != nil {
+			switch form {
+			case "svg":
+				fmt.Fprint(&b, plot.InPoints(f.SVG, perPixel, width))
+			case "pdf":
+				err = pdf.Write(&b, f.SVG, perPixel, width)
+			case "csv":
+				fmt.Fprint(&b, f.CSV())
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
-			if err := write(folder, f.Name, ".pdf", b.Bytes()); err != nil {
+			path, err := writeInto(folder, f.Name+"."+form, b.Bytes())
+			if err != nil {
 				return err
 			}
-		}
-		if folder := c.String("csv"); folder != "" && f.Rows != nil {
-			if err := write(folder, f.Name, ".csv", []byte(f.CSV())); err != nil {
-				return err
-			}
+			fmt.Fprintln(c.App.Writer, path)
 		}
 	}
 	return nil
@@ -213,7 +206,7 @@ func beside(c *cli.Context, dir *results.Dir) report.Beside {
 	return b
 }
 
-// past is what is known of a run's past: nil where there is no index of it, and none is needed.
+// past is what is known of a run's past, by an index that is brought up to date: nil where there is none, and none is needed.
 func past(c *cli.Context, dir *results.Dir) *report.Past {
 	path, err := filepath.EvalSymlinks(dir.Path)
 	if err != nil || !within(rootOf(c), path) {
@@ -255,19 +248,4 @@ func within(dir, path string) bool {
 	}
 	b, err := os.Stat(filepath.Dir(path))
 	return err == nil && os.SameFile(a, b)
-}
-
-// writeWhole writes a file so that others see the old one or the new one, whole, as who collects
-// files of metrics must.
-func writeWhole(file string, data []byte) error {
-	if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() { // a pipe, or a device
-		if err := os.WriteFile(file, data, 0o644); err != nil {
-			return outputError{err}
-		}
-		return nil
-	}
-	if err := results.WriteAtomically(file, data); err != nil {
-		return outputError{fmt.Errorf("write %s: %w", file, err)}
-	}
-	return nil
 }

@@ -52,7 +52,7 @@ func runCommand() *cli.Command {
 
 func runAction(c *cli.Context) error {
 	if c.String("sabotage") == "list" {
-		return listFaults(c.App.Writer, "text")
+		return listFaults(c.App.Writer)
 	}
 	path, err := argument(c, "experiment")
 	if err != nil {
@@ -80,8 +80,8 @@ func runAction(c *cli.Context) error {
 		}
 		return reuse(c, path)
 	}
-	src, done, err := readEmulated(c, path, driver)
-	if done || err != nil {
+	src, err := readEmulated(c, path, driver)
+	if err != nil {
 		return err
 	}
 	skip, err := skipped(c, "skip-preflight")
@@ -107,7 +107,7 @@ func runAction(c *cli.Context) error {
 		return usagef("leave --reuse out", "--reuse: the experiment runs on %s", driver)
 	}
 	if driver == "netns" {
-		if done, err := emulate(c.Context); done || err != nil {
+		if err := emulate(c.Context); err != nil {
 			return err
 		}
 		slow.open = saved == nil && pace.Open(spec)
@@ -148,9 +148,9 @@ func runAction(c *cli.Context) error {
 		opt.Batch = experiments.Slurm{}
 	}
 	if ref := c.String("resume"); ref != "" {
-		cut, _, err := results.Open(rootOf(c), ref)
+		cut, _, err := openRun(c, ref)
 		if err != nil {
-			return inputError{err, "inabench show lists all runs"}
+			return err
 		}
 		opt.Resume = cut.Path
 	}
@@ -188,7 +188,6 @@ func runAction(c *cli.Context) error {
 	if rec == nil {
 		return err
 	}
-	index(c)
 	retell(c, rec, dir)
 	if werr := write(c.App.Writer, rec, dir.Path, format); werr != nil {
 		err = errors.Join(err, werr)

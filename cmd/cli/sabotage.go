@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,21 +17,12 @@ func sabotageCommand() *cli.Command {
 		Description: `Example:
   inabench run --sabotage flip-sums experiments/quickstart.toml
 `,
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("inabench run --sabotage NAME EXPERIMENT.toml", "sabotage: no arguments expected, got %s", strings.Join(c.Args().Slice(), " "))
-			}
-			format := c.String("output")
-			return listFaults(c.App.Writer, format)
-		},
+		Action: func(c *cli.Context) error { return put(c, sabotage.Catalogue, listFaults) },
 	}
 }
 
 // listFaults prints the catalogue, at most helpWidth columns wide.
-func listFaults(w io.Writer, format string) error {
-	if format == "json" {
-		return writeJSON(w, sabotage.Catalogue)
-	}
+func listFaults(w io.Writer) error {
 	for i, f := range sabotage.Catalogue {
 		if i == 0 || f.At != sabotage.Catalogue[i-1].At {
 			if i > 0 {
@@ -45,9 +35,7 @@ func listFaults(w io.Writer, format string) error {
 		if f.NoSim != "" {
 			text += "; not on sim: " + f.NoSim
 		}
-		for _, line := range wrap(text, helpWidth-6) {
-			fmt.Fprintf(w, "      %s\n", line)
-		}
+		writeWrapped(w, "      ", text)
 	}
 	return nil
 }

@@ -45,9 +45,6 @@ Examples:
 }
 
 func serveAction(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef(c.Command.HelpName+" --help lists the options", "serve: no argument expected, got %s", strings.Join(c.Args().Slice(), " "))
-	}
 	token, err := tokenOf(c.String("token-file"))
 	if err != nil {
 		return err
@@ -104,18 +101,14 @@ func nightsOf(root string) func() ([]serve.Night, error) {
 
 // nightOf is a night, as pages show it.
 func nightOf(root string, n *suite.Night, verdict string) serve.Night {
+	title := n.Counts()
+	if len(n.Culprits) > 0 { // the likeliest of what got worse
+		title += "; " + n.Culprits[0].String()
+	}
 	return serve.Night{
-		ID: n.ID, Suite: n.Suite, Started: n.Started, Verdict: verdict, Title: strings.Join(append([]string{n.Counts()}, explained(n)...), "; "),
+		ID: n.ID, Suite: n.Suite, Started: n.Started, Verdict: verdict, Title: title,
 		Text: func(w io.Writer) error { return suite.WriteText(w, root, n) },
 	}
-}
-
-// explained returns the likeliest culprit for what got worse in a night; nil: none.
-func explained(n *suite.Night) []string {
-	if len(n.Culprits) == 0 {
-		return nil
-	}
-	return []string{n.Culprits[0].String()}
 }
 
 // certificateOf is what the server is to show; nil: nothing.

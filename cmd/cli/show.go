@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -63,6 +62,11 @@ func runOf(c *cli.Context) (*results.Dir, *results.Record, error) {
 			return nil, nil, err
 		}
 	}
+	return openRun(c, ref)
+}
+
+// openRun opens the run that a word names.
+func openRun(c *cli.Context, ref string) (*results.Dir, *results.Record, error) {
 	dir, rec, err := results.Open(rootOf(c), ref)
 	if err != nil {
 		return nil, nil, inputError{err, "inabench show lists all runs"}
@@ -110,8 +114,7 @@ func listRuns(c *cli.Context) error {
 		n := shortest(entries)
 		name, head = func(path string) string { return path[max(0, len(path)-n):] }, "RUN"
 	}
-	tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "STARTED\tEXPERIMENT\tDRIVER\tOUTCOME\t"+head)
+	tw := newTable(c.App.Writer, "STARTED", "EXPERIMENT", "DRIVER", "OUTCOME", head)
 	for _, e := range entries {
 		if e.Err != nil {
 			fmt.Fprintf(tw, "?\t?\t?\tunreadable\t%s: %s\n", e.Path, human.Printable(e.Err.Error()))
@@ -166,9 +169,9 @@ func graphCommand() *cli.Command {
 				}
 				topo = drivers.Topology(inv)
 			} else {
-				_, rec, err := results.Open(rootOf(c), ref)
+				_, rec, err := openRun(c, ref)
 				if err != nil {
-					return inputError{err, "inabench show lists all runs"}
+					return err
 				}
 				topo = rec.Topology
 				loads, _ = report.LinkLoads(rec)

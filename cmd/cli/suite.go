@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -29,6 +28,7 @@ func suiteCommand() *cli.Command {
 type nightError struct{ *suite.Night }
 
 func (n nightError) Error() string { return "night: " + string(n.Outcome) }
+func (n nightError) exit() int     { return n.ExitCode() }
 
 func suiteRunCommand() *cli.Command {
 	return &cli.Command{
@@ -46,7 +46,7 @@ func suiteRunCommand() *cli.Command {
   inabench suite run --resume suites/nightly.toml
 `,
 		Action: func(c *cli.Context) error {
-			format, s, err := suiteOf(c)
+			s, err := suiteOf(c)
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ func suiteRunCommand() *cli.Command {
 			if n == nil {
 				return err
 			}
-			if err := errors.Join(writeNight(c.App.Writer, rootOf(c), n, format), err); err != nil {
+			if err := errors.Join(writeNight(c, n), err); err != nil {
 				return err
 			}
 			if n.Outcome != results.Pass {
@@ -74,15 +74,11 @@ func suiteCheckCommand() *cli.Command {
 		Usage:     "read a suite and its experiments, and name all their problems at once",
 		ArgsUsage: "SUITE.toml",
 		Action: func(c *cli.Context) error {
-			path, err := argument(c, "suite")
+			s, err := suiteOf(c)
 			if err != nil {
 				return err
 			}
-			s, err := loadSuite(path)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(c.App.Writer, "%s: suite %s, %d item%s\n", path, s.Name, len(s.Items), plural(len(s.Items)))
+			fmt.Fprintf(c.App.Writer, "%s: suite %s, %s\n", c.Args().First(), s.Name, human.Plural(len(s.Items), "item"))
 			return nil
 		},
 	}
@@ -98,7 +94,7 @@ func suiteShowCommand() *cli.Command {
 			&cli.StringFlag{Name: "night", Usage: "show what `NIGHT` came to: latest, or part of its id"},
 		},
 		Action: func(c *cli.Context) error {
-			format, s, err := suiteOf(c)
+			s, err := suiteOf(c)
 			if err != nil {
 				return err
 			}
@@ -107,35 +103,27 @@ func suiteShowCommand() *cli.Command {
 				if err != nil {
 					return inputError{err, "inabench suite run begins one"}
 				}
-				return writeNight(c.App.Writer, rootOf(c), n, format)
+				return writeNight(c, n)
 			}
 			nights, err := suite.Nights(rootOf(c), s.Name)
 			if err != nil {
 				return err
 			}
-			plan := s.Plan(nights)
-			switch format {
-			case "json":
-				return writeJSON(c.App.Writer, plan)
-			case "text":
-				return writeTonight(c.App.Writer, s, nights, plan)
+			if format := c.String("output"); format != "json" && format != "text" {
+				return usagef("--night latest -o "+format+" is of a night", "suite show: a plan is text or json")
 			}
-			return usagef("--night latest -o "+format+" is of a night", "suite show: a plan is text or json")
+			plan := s.Plan(nights)
+			return put(c, plan, func(w io.Writer) error { return writeTonight(w, s, nights, plan) })
 		},
 	}
 }
 
-// suiteOf reads the suite that is named, and the format of stdout.
-func suiteOf(c *cli.Context) (format string, s *suite.Suite, err error) {
+// suiteOf reads the suite that is the command's argument.
+func suiteOf(c *cli.Context) (*suite.Suite, error) {
 	path, err := argument(c, "suite")
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	s, err = loadSuite(path)
-	return c.String("output"), s, err
-}
-
-func loadSuite(path string) (*suite.Suite, error) {
 	src, err := readFile(path)
 	if err != nil {
 		return nil, err
@@ -143,8 +131,9 @@ func loadSuite(path string) (*suite.Suite, error) {
 	return suite.Parse(src.name, src.text)
 }
 
-func writeNight(w io.Writer, root string, n *suite.Night, format string) error {
-	switch format {
+func writeNight(c *cli.Context, n *suite.Night) error {
+	w, root := c.App.Writer, rootOf(c)
+	switch c.String("output") {
 	case "json":
 		return writeJSON(w, n)
 	case "junit":
@@ -163,14 +152,13 @@ func writeNight(w io.Writer, root string, n *suite.Night, format string) error {
 
 // writeTonight writes what would run, and which of it is expected to fit.
 func writeTonight(w io.Writer, s *suite.Suite, nights []*suite.Night, plan []suite.Done) error {
-	fmt.Fprintf(w, "suite %s, %d item%s, after %d night%s", s.Name, len(plan), plural(len(plan)), len(nights), plural(len(nights)))
+	fmt.Fprintf(w, "suite %s, %s, after %s", s.Name, human.Plural(len(plan), "item"), human.Plural(len(nights), "night"))
 	if s.Budget > 0 {
 		fmt.Fprintf(w, ", in %s", human.Elapsed(s.Budget.Std()))
 	}
 	fmt.Fprint(w, "\n\n")
 	var table strings.Builder
-	tw := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "\tITEM\tON\tTAKES\tWHY HERE\tNOTE")
+	tw := newTable(&table, "", "ITEM", "ON", "TAKES", "WHY HERE", "NOTE")
 	left := s.Budget.Std().Seconds()
 	for i, d := range plan {
 		takes, notes := "?", []string{}

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/random"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -39,7 +39,7 @@ func surveyFlags() []cli.Flag {
 }
 
 // survey runs settings drawn at random.
-func survey(c *cli.Context, format string) (err error) {
+func survey(c *cli.Context) (err error) {
 	n, first := c.Int("random"), c.Int("case")
 	driver := "netns"
 	if c.IsSet("on") {
@@ -54,7 +54,7 @@ func survey(c *cli.Context, format string) (err error) {
 		return usagef("--keep DIR leaves the files, which inabench run takes with all options", "fidelity --random has none of --set, --predictor, --quick, --repeat, --switch, --svg, --anyway and --no-record")
 	case driver != "netns" && driver != "sim":
 		return usagef(tomlfile.OneOf(driver, []string{"netns", "sim"}), "fidelity --random on %q", driver)
-	case c.Float64("factor") != 0 && c.Float64("factor") < 1:
+	case c.IsSet("factor") && !(c.Float64("factor") >= 1):
 		return usagef("leave it out for what this machine carries", "--factor is 1 or more")
 	}
 	dir := c.String("keep")
@@ -81,8 +81,8 @@ func survey(c *cli.Context, format string) (err error) {
 		if c.Context.Err() != nil {
 			break
 		}
-		var child childError
-		if r.err != nil && !errors.As(r.err, &child) {
+		child, ended := errors.AsType[childError](r.err)
+		if r.err != nil && !ended {
 			return r.err
 		}
 		if child.said != "" {
@@ -92,11 +92,7 @@ func survey(c *cli.Context, format string) (err error) {
 		last := out.Cases[len(out.Cases)-1]
 		d.say("setting %d of %d: %s: %s, after %s", i+1, n, last.Title, last.Outcome, human.Elapsed(time.Since(began).Round(time.Second)))
 	}
-	if format == "json" {
-		err = writeJSON(c.App.Writer, out)
-	} else {
-		err = out.Write(c.App.Writer)
-	}
+	err = put(c, out, out.Write)
 	if err == nil && out.Outcome() != results.Pass {
 		err = outcomeError{out.Outcome()}
 	}
@@ -131,33 +127,30 @@ type ran struct {
 func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	return func(yield func(int, ran) bool) {
 		ctx, cancel := context.WithCancel(d.c.Context)
-		defer cancel()
 		done := make([]chan ran, n)
 		for i := range done {
 			done[i] = make(chan ran, 1)
 		}
-		var g errgroup.Group
-		defer func() { _ = g.Wait() }() // what they return is in done
-		g.SetLimit(1)
+		limit := 1
 		if d.driver == "sim" {
-			g.SetLimit(runtime.NumCPU())
+			limit = runtime.NumCPU()
 		}
-		begun := make(chan struct{})
+		ended := make(chan struct{})
 		go func() {
-			defer close(begun)
-			for i := range n {
-				g.Go(func() error {
-					r := ran{err: ctx.Err()}
-					if r.err == nil {
-						r = d.run(first + i)
-					}
-					done[i] <- r
-					return nil
-				})
-			}
+			defer close(ended)
+			_ = parallel.Every(limit, n, func(i int) error { // what goes wrong is in done
+				r := ran{err: ctx.Err()}
+				if r.err == nil {
+					r = d.run(first + i)
+				}
+				done[i] <- r
+				return nil
+			})
 		}()
-		defer func() { <-begun }()
-		defer cancel()
+		defer func() {
+			cancel()
+			<-ended
+		}()
 		for i := range n {
 			if !yield(i, <-done[i]) {
 				return
@@ -267,34 +260,29 @@ func spoilt(rec *results.Record) bool {
 func (d *drawer) try(p prepared, a attempt) (r ran) {
 	k := &r.setting
 	*k = p.setting
-	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver}
-	again := []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(p.Number), "--on", d.driver}
-	if d.c.String("keep") != "" {
-		again = []string{"inabench", "run", p.path, "--on", d.driver}
-	}
-	if a.times > 1 {
-		args = append(args, "--repeat", strconv.Itoa(a.times))
-		if d.c.String("keep") != "" {
-			again = append(again, "--repeat", strconv.Itoa(a.times))
-		}
-	}
 	sets := p.Model()
 	if d.driver == "netns" {
 		at := p.pace
 		at.Factor *= a.slower
 		warm, length := at.Needs()
 		k.Factor, sets = at.Factor, p.Slow(random.Pace{Factor: at.Factor, Warm: warm, Length: length}, a.longer)
-		if d.c.String("keep") == "" {
+	}
+	options := []string{"--on", d.driver}
+	if a.times > 1 {
+		options = append(options, "--repeat", strconv.Itoa(a.times))
+	}
+	for _, set := range sets {
+		options = append(options, "--set", set)
+	}
+	again := append([]string{"inabench", "run", p.path}, options...)
+	if d.c.String("keep") == "" { // the file goes
+		again = []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(p.Number), "--on", d.driver}
+		if d.driver == "netns" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}
 	}
-	for _, set := range sets {
-		args = append(args, "--set", set)
-		if d.c.String("keep") != "" {
-			again = append(again, "--set", set)
-		}
-	}
 	k.Command = strings.Join(again, " ")
+	args := append([]string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet"}, options...)
 	var id string
 	if id, r.err = runChild(d.c, d.driver, append(args, "--", p.path)); r.err == nil {
 		_, r.rec, r.err = results.Open(rootOf(d.c), id)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -111,30 +110,21 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 		}
 		o.Skipped = func(p tomlfile.Problem) { fmt.Fprintln(c.App.ErrWriter, p) }
 	}
-	t, how, err := loadTrace(c, path, o)
+	load := trace.Load
+	if path == stdin {
+		load = func(_ string, o trace.Options) (*trace.Trace, *trace.Report, error) { return trace.Read("stdin", c.App.Reader, o) }
+	}
+	t, how, err := load(path, o)
+	if err != nil {
+		err = inputError{err, ""}
+	}
 	var invalid *trace.InvalidError
 	switch {
 	case !errors.As(err, &invalid):
 	case invalid.Jobs > 0:
-		err = hinted{err, fmt.Sprintf("--lenient skips such rows; it finds %s job%s", count(invalid.Jobs), plural(invalid.Jobs))}
+		err = hinted{err, "--lenient skips such rows; it finds " + human.Plural(invalid.Jobs, "job")}
 	case o.Format == nil && o.Where == "" && invalid.Problems[0].Hint != "": // that of each format's columns
 		err = hinted{err, "--columns id=COLUMN,submit=COLUMN,duration=COLUMN,gpus=COLUMN reads another format"}
-	}
-	return t, how, err
-}
-
-// loadTrace reads a trace from a file or from standard input.
-func loadTrace(c *cli.Context, path string, o trace.Options) (*trace.Trace, *trace.Report, error) {
-	var t *trace.Trace
-	var how *trace.Report
-	var err error
-	if path == stdin {
-		t, how, err = trace.Read("stdin", c.App.Reader, o)
-	} else {
-		t, how, err = trace.Load(path, o)
-	}
-	if err != nil {
-		err = inputError{err, ""}
 	}
 	return t, how, err
 }
@@ -151,34 +141,31 @@ func traceInspectCommand() *cli.Command {
   inabench trace generate --jobs 4000 | inabench trace inspect -o json -
 `,
 		Action: lean(func(c *cli.Context) error {
-			format := c.String("output")
 			t, how, err := readTrace(c)
 			if err != nil {
 				return err
 			}
 			stats := trace.Inspect(t)
-			if format == "json" {
-				return writeJSON(c.App.Writer, struct {
-					trace.Stats
-					Read *trace.Report `json:"read"`
-				}{stats, how})
-			}
-			return writeStats(c.App.Writer, stats, how)
+			doc := struct {
+				trace.Stats
+				Read *trace.Report `json:"read"`
+			}{stats, how}
+			return put(c, doc, func(w io.Writer) error { return writeStats(w, stats, how) })
 		}),
 	}
 }
 
 // writeStats describes a trace to a person.
 func writeStats(w io.Writer, s trace.Stats, how *trace.Report) error {
-	fmt.Fprintf(w, "%s: %s job%s in %s row%s, format %s\n", s.Name, count(s.Jobs), plural(s.Jobs), count(how.Rows), plural(how.Rows), how.Format)
+	fmt.Fprintf(w, "%s: %s in %s, format %s\n", s.Name, human.Plural(s.Jobs, "job"), human.Plural(how.Rows, "row"), how.Format)
 	if n := how.SkippedRows(); n > 0 {
-		writeWords(w, "skipped", fmt.Sprintf("%s row%s: %s", count(n), plural(n), how.Summary()))
+		writeWords(w, "skipped", human.Plural(n, "row")+": "+how.Summary())
 	}
 	if len(how.Ignored) > 0 {
 		writeWords(w, "ignored", "columns "+strings.Join(printable(how.Ignored), ", "))
 	}
 	fmt.Fprintln(w)
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	tw := newTable(w)
 	if s.Origin != nil {
 		fmt.Fprintf(tw, "  second 0\t%s\n", s.Origin.Format("2006-01-02 15:04:05 MST"))
 	}
@@ -229,10 +216,7 @@ func writeCounts(w io.Writer, what string, counts []trace.Count) {
 
 // writeWords writes text beside what it is, wrapped.
 func writeWords(w io.Writer, what, text string) {
-	for _, l := range wrap(text, helpWidth-11) {
-		fmt.Fprintf(w, "  %-7s  %s\n", what, l)
-		what = ""
-	}
+	writeRow(w, len("skipped"), what, text)
 }
 
 // printable quotes the names that a terminal should not be given as they are.
@@ -269,15 +253,7 @@ func decimal(v float64) string {
 }
 
 // count writes a number of things, in groups of digits where there are many.
-func count(n int) string {
-	s := strconv.Itoa(n)
-	if n > 9999 {
-		for i := len(s) - 3; i > 0; i -= 3 {
-			s = s[:i] + "," + s[i:]
-		}
-	}
-	return s
-}
+func count(n int) string { return human.Grouped(strconv.Itoa(n)) }
 
 func traceImportCommand() *cli.Command {
 	return &cli.Command{
@@ -362,7 +338,7 @@ func traceImportAction(c *cli.Context) error {
 
 // writeRead says in a line how a file was read: no row is left out in silence.
 func writeRead(w io.Writer, how *trace.Report) {
-	fmt.Fprintf(w, "inabench: %s row%s, format %s", count(how.Rows), plural(how.Rows), how.Format)
+	fmt.Fprintf(w, "inabench: %s, format %s", human.Plural(how.Rows, "row"), how.Format)
 	if n := how.SkippedRows(); n > 0 {
 		fmt.Fprintf(w, "; skipped %s: %s", count(n), how.Summary())
 	}
@@ -407,24 +383,11 @@ func traceFileFlag() cli.Flag {
 
 // writeTrace writes a trace to where it was asked for, and says so with a note.
 func writeTrace(c *cli.Context, t *trace.Trace, note string) error {
-	path := cmp.Or(c.String("output"), stdin)
-	to := "stdout"
-	if path == stdin {
-		if err := t.Write(c.App.Writer); err != nil {
-			return outputError{err}
-		}
-	} else {
-		f, err := os.Create(path)
-		if err != nil {
-			return outputError{err}
-		}
-		if err := errors.Join(t.Write(f), f.Close()); err != nil {
-			return outputError{err}
-		}
-		to = path
+	to, err := writeTo(c, t.Write)
+	if err == nil {
+		fmt.Fprintf(c.App.ErrWriter, "inabench: %s written to %s%s\n", human.Plural(len(t.Jobs), "job"), to, note)
 	}
-	fmt.Fprintf(c.App.ErrWriter, "inabench: %s job%s written to %s%s\n", count(len(t.Jobs)), plural(len(t.Jobs)), to, note)
-	return nil
+	return err
 }
 
 func traceGenerateCommand() *cli.Command {
@@ -461,9 +424,6 @@ Examples:
 }
 
 func traceGenerateAction(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("-o FILE names where the trace goes", "trace generate takes no argument, got %s", c.Args().First())
-	}
 	g := trace.Generator{
 		Demand: trace.Demand(c.String("demand")), Jobs: c.Int("jobs"), Seed: c.Uint64("seed"),
 		Load: c.Float64("load"), Capacity: c.Int("gpus"), Rate: c.Float64("rate"),
@@ -564,30 +524,14 @@ func traceFitAction(c *cli.Context) error {
 	if err != nil {
 		return inputError{err, ""}
 	}
-	if err := writeFit(c, fit); err != nil {
+	to, err := writeTo(c, fit.Write)
+	if err != nil {
 		return err
 	}
+	if to != "stdout" {
+		fmt.Fprintf(c.App.ErrWriter, "inabench: fit written to %s\n", to)
+	}
 	return writeLikeness(c.App.ErrWriter, t, again)
-}
-
-// writeFit writes a fit to where it was asked for.
-func writeFit(c *cli.Context, fit *trace.Fit) error {
-	path := cmp.Or(c.String("output"), stdin)
-	if path == stdin {
-		if err := fit.Write(c.App.Writer); err != nil {
-			return outputError{err}
-		}
-		return nil
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return outputError{err}
-	}
-	if err := errors.Join(fit.Write(f), f.Close()); err != nil {
-		return outputError{err}
-	}
-	fmt.Fprintf(c.App.ErrWriter, "inabench: fit written to %s\n", path)
-	return nil
 }
 
 // writeLikeness says how alike a trace and what was generated like it are, quantity by quantity, and by what load.

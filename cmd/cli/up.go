@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -90,7 +89,7 @@ func upAction(c *cli.Context) error {
 	if !c.Bool("foreground") {
 		return upBehind(c, name, path)
 	}
-	if done, err := emulate(c.Context); done || err != nil {
+	if err := emulate(c.Context); err != nil {
 		return err
 	}
 	skip, err := skipped(c, "skip-preflight")
@@ -134,13 +133,9 @@ func nameOf(path string) string {
 
 // upSpec is the experiment that a file is, or a first one on the inventory that it is.
 func upSpec(src *source, sets []string) (*spec.Spec, error) {
-	isInventory, err := spec.IsInventory(src.name, src.text)
-	if err != nil || !isInventory {
-		return src.spec(sets)
-	}
-	inv, err := inventory.Parse(src.name, src.text)
-	if err != nil {
-		return nil, err
+	inv, s, err := src.lab(sets)
+	if err != nil || s != nil {
+		return s, err
 	}
 	text, err := starter.Experiment(inv, filepath.Base(src.name))
 	if err != nil {
@@ -171,10 +166,14 @@ func leaveAccess(k *standing.Keeper, inv *inventory.Inventory, info standing.Inf
 	if len(inv.Hosts) == 0 {
 		return nil
 	}
+	e, at := k.Emulation(), map[string]string{}
 	for file, path := range map[string]string{standing.KeyFile: inv.Hosts[0].SSH.Key, standing.KnownHosts: inv.Hosts[0].SSH.KnownHosts} {
 		text, err := bounded.ReadFile(path, bounded.Config)
 		if err == nil {
 			err = k.Leave(file, text)
+		}
+		if err == nil {
+			at[file], err = e.Path(file)
 		}
 		if err != nil {
 			return err
@@ -184,19 +183,13 @@ func leaveAccess(k *standing.Keeper, inv *inventory.Inventory, info standing.Inf
 	if err != nil {
 		return err
 	}
-	e := k.Emulation()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Hosts of the emulation %s, while it is up: ssh -F FILE HOST, scp -F FILE, rsync -e \"ssh -F FILE\".\n", e.Name)
 	for _, h := range info.Hosts {
-		key, err := e.Path(standing.KeyFile)
-		if err != nil {
-			return err
-		}
-		known, _ := e.Path(standing.KnownHosts)
 		host, port, _ := net.SplitHostPort(h.Address)
 		percent := func(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 		fmt.Fprintf(&b, "\nHost %s\n  HostName %s\n  Port %s\n  User %s\n  IdentityFile %q\n  IdentitiesOnly yes\n  UserKnownHostsFile %q\n  ProxyCommand %s\n",
-			h.Name, host, port, h.User, percent(key), percent(known), percent(human.ShellLine(exe, connectVerb, e.Name, h.Name)))
+			h.Name, host, port, h.User, percent(at[standing.KeyFile]), percent(at[standing.KnownHosts]), percent(human.ShellLine(exe, connectVerb, e.Name, h.Name)))
 	}
 	return k.Leave(standing.Config, []byte(b.String()))
 }
@@ -263,8 +256,7 @@ func upBehind(c *cli.Context, name, path string) error {
 			p.clear()
 			said, _ := bounded.ReadFile(log.Name(), bounded.Config)
 			fmt.Fprint(c.App.ErrWriter, string(said))
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 				return saidError{exit.ExitCode()}
 			}
 			return fmt.Errorf("%s is not up: its keeper has ended", name)
@@ -300,6 +292,7 @@ func upBehind(c *cli.Context, name, path string) error {
 type saidError struct{ code int }
 
 func (e saidError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+func (e saidError) exit() int     { return e.code }
 
 func downCommand() *cli.Command {
 	return &cli.Command{
@@ -353,20 +346,18 @@ func psCommand() *cli.Command {
 			if err != nil && len(all) == 0 {
 				return err
 			}
-			if c.String("output") == "json" {
-				return errors.Join(err, writeJSON(c.App.Writer, append([]standing.Info{}, all...)))
-			}
-			if len(all) == 0 {
-				fmt.Fprintln(c.App.ErrWriter, "inabench: nothing is up; inabench up FILE.toml brings an emulation up")
-				return err
-			}
-			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-			fmt.Fprintln(tw, "NAME\tHOSTS\tSWITCHES\tFACTOR\tSINCE\tENDS IN\tRUNS\tPID")
-			for _, e := range all {
-				fmt.Fprintf(tw, "%s\t%d\t%d\t%g\t%s ago\t%s\t%s\t%d\n", e.Name, len(e.Hosts), len(e.Switches), e.Factor,
-					short(time.Since(e.Since)), short(max(0, time.Until(e.Ends))), cmp.Or(e.Running, "-"), e.PID)
-			}
-			return errors.Join(err, tw.Flush())
+			return errors.Join(err, put(c, append([]standing.Info{}, all...), func(w io.Writer) error {
+				if len(all) == 0 {
+					fmt.Fprintln(c.App.ErrWriter, "inabench: nothing is up; inabench up FILE.toml brings an emulation up")
+					return nil
+				}
+				tw := newTable(w, "NAME", "HOSTS", "SWITCHES", "FACTOR", "SINCE", "ENDS IN", "RUNS", "PID")
+				for _, e := range all {
+					fmt.Fprintf(tw, "%s\t%d\t%d\t%g\t%s ago\t%s\t%s\t%d\n", e.Name, len(e.Hosts), len(e.Switches), e.Factor,
+						short(time.Since(e.Since)), short(time.Until(e.Ends)), cmp.Or(e.Running, "-"), e.PID)
+				}
+				return tw.Flush()
+			}))
 		},
 	}
 }

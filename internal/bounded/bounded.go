@@ -118,19 +118,15 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 
 // Open opens a regular file for reading. What it is is looked at after it was opened, without
 // waiting for anybody, so that nobody can put another in its place between the two.
-func Open(path string) (*os.File, error) { return open(path, 0) }
+func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY, 0) }
 
 // OpenOwn is Open without following a link: for a directory where others may put one.
 func OpenOwn(path string) (*os.File, error) {
-	f, err := open(path, unix.O_NOFOLLOW)
+	f, err := OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ELOOP) {
 		err = &fs.PathError{Op: "open", Path: path, Err: Regular(fs.ModeSymlink)}
 	}
 	return f, err
-}
-
-func open(path string, flags int) (*os.File, error) {
-	return OpenFile(path, os.O_RDONLY|flags, 0)
 }
 
 // OpenFile is os.OpenFile for a regular file, or one that is made. It waits for nobody at the other end of a FIFO: the error

@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
@@ -44,6 +45,23 @@ type Options struct {
 	Say func(target, what string)
 }
 
+// whole are the options with their defaults.
+func (o Options) whole() Options {
+	o.Fan = cmp.Or(o.Fan, 32)
+	if o.Say == nil {
+		o.Say = func(string, string) {}
+	}
+	return o
+}
+
+// did is what was done, such as " removed", or would be.
+func (o Options) did(verb string) string {
+	if o.Dry {
+		return " would be" + verb
+	}
+	return verb
+}
+
 // Run undoes what the journal of a run that is over says that it has changed, the last
 // change first, and writes down what was undone. It touches only what the run made: its
 // processes, known by number, start and boot; entries of its epochs; files with its
@@ -59,7 +77,7 @@ func Run(ctx context.Context, j *journal.Journal, o Options) error {
 	if err != nil {
 		return testbed.Leftover(fmt.Errorf("run %s: the inventory in its journal: %w", log.Run, err))
 	}
-	o.Fan = cmp.Or(o.Fan, 32)
+	o = o.whole()
 	c := &cleaning{opt: o, log: log, inv: inv, journal: j}
 	order, of := []string{}, map[string][]journal.Entry{}
 	for _, e := range log.Undone() {
@@ -90,9 +108,7 @@ func Run(ctx context.Context, j *journal.Journal, o Options) error {
 	})
 	for i, target := range order {
 		for _, what := range done[i] {
-			if o.Say != nil {
-				o.Say(target, what)
-			}
+			o.Say(target, what)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -364,67 +380,70 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 	if !ok {
 		return "", fmt.Errorf("the inventory has no switch %q", name)
 	}
-	client, err := device.Dial(ctx, *sw, device.Cables(c.inv.Topology(), name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !c.opt.Force})
-	if errors.Is(err, dataplane.ErrNotPrimary) {
-		err = testbed.Controlled(name, err)
-	}
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, client.Close(ctx)) }()
-	if ours, err := device.Attach(ctx, client); !ours || err != nil {
-		return "", err
-	}
-	var found dataplane.Batch
-	jobs, err := client.ReadJobs(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, j := range jobs {
-		if j.Epoch == u.Epoch && slices.Contains(u.Jobs, j.Job) {
-			found.Jobs = append(found.Jobs, j)
+	found, err := deleteFrom(ctx, c.inv, *sw, c.opt, func(there dataplane.Batch) (ours dataplane.Batch) {
+		for _, j := range there.Jobs {
+			if j.Epoch == u.Epoch && slices.Contains(u.Jobs, j.Job) {
+				ours.Jobs = append(ours.Jobs, j)
+			}
 		}
-	}
-	groups, err := client.ReadGroups(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, g := range groups {
-		// One that a job of somebody else uses by now is that one's.
-		if slices.Contains(u.Groups, g.ID) && !slices.ContainsFunc(jobs, func(j ina.JobEntry) bool {
-			return j.DownGroup == g.ID && !slices.Contains(found.Jobs, j)
-		}) {
-			found.Groups = append(found.Groups, g)
+		for _, g := range there.Groups {
+			// One that a job of somebody else uses by now is that one's.
+			if slices.Contains(u.Groups, g.ID) && !slices.ContainsFunc(there.Jobs, func(j ina.JobEntry) bool {
+				return j.DownGroup == g.ID && !slices.Contains(ours.Jobs, j)
+			}) {
+				ours.Groups = append(ours.Groups, g)
+			}
 		}
-	}
-	routes, err := client.ReadRoutes(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, r := range routes {
-		if slices.Contains(u.Routes, journal.Route{To: netip.AddrFrom4(r.Dst).String(), Port: r.Port}) {
-			found.Routes = append(found.Routes, r)
+		for _, r := range there.Routes {
+			if slices.Contains(u.Routes, journal.Route{To: netip.AddrFrom4(r.Dst).String(), Port: r.Port}) {
+				ours.Routes = append(ours.Routes, r)
+			}
 		}
-	}
+		return ours
+	})
 	var parts []string
 	for _, n := range []struct {
 		n    int
 		what string
 	}{{len(found.Jobs), "job"}, {len(found.Routes), "route"}, {len(found.Groups), "group"}} {
-		switch {
-		case n.n == 1:
-			parts = append(parts, "1 "+n.what)
-		case n.n > 1:
-			parts = append(parts, fmt.Sprintf("%d %ss", n.n, n.what))
+		if n.n > 0 {
+			parts = append(parts, human.Plural(n.n, n.what))
 		}
 	}
 	if len(parts) == 0 {
-		return "", nil
-	}
-	if !c.opt.Dry {
-		err = client.Delete(ctx, found)
+		return "", err
 	}
 	return strings.Join(parts, ", ") + " deleted", err
+}
+
+// deleteFrom deletes from a switch what pick takes of all that is there, and returns it: nothing of a switch that runs
+// somebody else's program.
+func deleteFrom(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, o Options, pick func(there dataplane.Batch) dataplane.Batch) (found dataplane.Batch, err error) {
+	client, err := device.Dial(ctx, sw, device.Cables(inv.Topology(), sw.Name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !o.Force})
+	if errors.Is(err, dataplane.ErrNotPrimary) {
+		err = testbed.Controlled(sw.Name, err)
+	}
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, client.Close(ctx)) }()
+	if ours, err := device.Attach(ctx, client); !ours || err != nil {
+		return found, err
+	}
+	var there dataplane.Batch
+	if there.Jobs, err = client.ReadJobs(ctx); err != nil {
+		return found, err
+	}
+	if there.Groups, err = client.ReadGroups(ctx); err != nil {
+		return found, err
+	}
+	if there.Routes, err = client.ReadRoutes(ctx); err != nil {
+		return found, err
+	}
+	if found = pick(there); !o.Dry && len(found.Jobs)+len(found.Groups)+len(found.Routes) > 0 {
+		err = client.Delete(ctx, found)
+	}
+	return found, err
 }
 
 // program loads a program of somebody else again that the run has replaced, unless it is there, or another one is.
@@ -447,37 +466,6 @@ func (c *cleaning) program(ctx context.Context, name string, u *journal.Program)
 	}
 	return "program " + u.Name + " put back", nil
 }
-
-// Sweep ends what runs of this program have left on a host, whichever they were, unless
-// somebody has it leased: then that is an error wrapping testbed.ErrBusy. With dry it only
-// looks. It returns what was found, in words, "" for nothing.
-func Sweep(ctx context.Context, k *keepers.Keepers, host, exe string, dry bool) (string, error) {
-	p, err := k.Place(ctx, host)
-	if err != nil {
-		return "", err
-	}
-	client := k.Client(host)
-	if names, err := client.ReadDir(ctx, processesDir); errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
-		return "", nil
-	}
-	s, err := lease.Look(ctx, p)
-	if err == nil && s.Held {
-		err = keepers.Busy(&lease.HeldError{State: s})
-	}
-	if err != nil {
-		return "", err
-	}
-	c := &cleaning{opt: Options{Exe: exe, Dry: dry}}
-	at, err := hosts.EnsureFile(ctx, []hosts.Host{client}, exe)
-	if err != nil {
-		return "", err
-	}
-	what, err := c.processes(ctx, client, &journal.Processes{Exe: at})
-	return what, testbed.Leftover(err)
-}
-
-// processesDir is where supervisors keep their files in the user's home.
-const processesDir = ".cache/inabench/processes"
 
 // reservation takes back a reservation in UFM, if it is there.
 func (c *cleaning) reservation(ctx context.Context, u *journal.Reservation, getenv func(string) string) (string, error) {
