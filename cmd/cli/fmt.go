@@ -15,7 +15,7 @@ import (
 func fmtCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "fmt",
-		Usage:     "write TOML files as all are written; comments and their order stay as they are",
+		Usage:     "format TOML files in place; comments and order stay",
 		ArgsUsage: "FILE.toml|- ...",
 		Flags:     []cli.Flag{&cli.BoolFlag{Name: "check", Usage: "write nothing: list files that would change, and fail if there are any"}},
 		Description: `Examples:
