@@ -92,7 +92,7 @@ func TestPrecisionChecked(t *testing.T) {
 		{[]string{summary, "measure.precision='5%'", "measure.most=11"}, "at least 12 repeats, and at most 11"},
 		{[]string{summary, "measure.precision='5%'", "measure.most=20000"}, "20000 repeats: at most 10000"},
 		{[]string{summary, "measure.precision='5%'", "measure.most=0"}, "most must be above zero"},
-		{[]string{"measure.most=20"}, "most is of repeats that a precision ends"},
+		{[]string{"measure.most=20"}, "most has no effect without precision"},
 		{[]string{summary, "measure.precision=5"}, `write "2%"`},
 		{[]string{summary, "measure.precision='5%'", "sweep.0.key='measure.most'"}, "cannot be swept"},
 	} {

@@ -200,7 +200,7 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 	}
 	switch p := t.Port; {
 	case p != nil && t.DeviceConfig != BFRTConfig:
-		b.KeyProblemf(p.At, fmt.Sprintf("it is for device_config %q: Stratum brings ports back, and others have none to set up", BFRTConfig), "this switch sets up no ports")
+		b.KeyProblemf(p.At, fmt.Sprintf("it is for device_config %q: Stratum brings ports back, and others have none to set up", BFRTConfig), "port has no effect on this switch")
 	case p != nil:
 		if p.Lanes < 0 || p.Lanes > 8 {
 			b.Problemf(p.At+".lanes", "leave it out for what the speed has", "a cable has 1 to 8 lanes")

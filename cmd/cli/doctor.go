@@ -56,7 +56,7 @@ func askHosts(c *cli.Context) (inv *inventory.Inventory, ways []reach.Way, err e
 		if n > 1 {
 			who += fmt.Sprintf(" (and %d more)", n-1)
 		}
-		return nil, nil, inputError{fmt.Errorf("%s: no ssh address in %s", who, inv.File), "only a lab has hosts to ask; an emulation is as good as this machine"}
+		return nil, nil, inputError{fmt.Errorf("%s: no ssh address in %s", who, inv.File), "give hosts an ssh address; for an emulation, inabench doctor without -i checks this machine"}
 	}
 	if err := reach.Known(inv); err != nil {
 		return nil, nil, err

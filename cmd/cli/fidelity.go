@@ -84,7 +84,7 @@ func fidelityAction(c *cli.Context) error {
 		return survey(c, format)
 	}
 	if flag := slices.IndexFunc([]string{"seed", "case", "keep", "factor"}, c.IsSet); flag >= 0 {
-		return usagef("add --random N", "fidelity: options of --random without it")
+		return usagef("add --random N", "fidelity: options of --random need --random")
 	}
 	if !c.Args().Present() {
 		return usagef(c.Command.HelpName+" [options] "+c.Command.ArgsUsage, "fidelity: which experiment, or which runs?")
@@ -99,7 +99,7 @@ func fidelityAction(c *cli.Context) error {
 			return err
 		}
 	} else if flag := slices.IndexFunc([]string{"on", "set", "predictor", "quick", "repeat"}, c.IsSet); flag >= 0 {
-		return usagef("name an experiment to run it", "fidelity: options about running, and runs that are over")
+		return usagef("name an experiment to run it", "fidelity: options of a run, but only stored runs are named")
 	}
 	var recs []*results.Record
 	dirs := map[string]*results.Dir{}

@@ -66,7 +66,7 @@ func fmtCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("check") && other > 0 {
-				return hinted{fmt.Errorf("%d file%s would be written otherwise", other, plural(other)), "inabench fmt FILE writes them"}
+				return hinted{fmt.Errorf("%d file%s not formatted", other, plural(other)), "inabench fmt FILE formats them"}
 			}
 			return nil
 		},

@@ -113,13 +113,13 @@ func initAction(c *cli.Context) error {
 	dir := cmp.Or(c.Args().First(), ".")
 	name := cmp.Or(c.String("name"), "lab")
 	if !plainName.MatchString(name) {
-		return usagef("letters, digits, '_', '.' and '-'", "--name %q would be no name of a file", name)
+		return usagef("letters, digits, '_', '.' and '-'", "--name %q is no file name", name)
 	}
 	const first = "first.toml"
 	files := map[string][]byte{}
 	invFile := name + ".toml"
 	if strings.EqualFold(invFile, first) {
-		return usagef("name it otherwise", "--name %s: that is the name of the experiment", name)
+		return usagef("choose another name", "--name %s: that is the name of the experiment", name)
 	}
 	var inv *inventory.Inventory
 	var err error
@@ -230,7 +230,7 @@ func labFromAnswers(c *cli.Context, name string) (l starter.Lab, err error) {
 		}
 	}
 	if ways > 1 {
-		return l, usagef("keep one of them", "--hosts, --ssh-config and --slurm all say what hosts there are")
+		return l, usagef("keep one of them", "--hosts, --ssh-config and --slurm exclude each other")
 	}
 	var names []string
 	switch {
@@ -293,7 +293,7 @@ func answer(c *cli.Context, given answers) error {
 			line, err := bounded.ReadLine(typed, bounded.Small)
 			text := strings.TrimSpace(string(line))
 			if err != nil && (text == "" || !errors.Is(err, io.EOF)) {
-				return inputError{errors.New("init: there were no more answers; nothing was written"), "--yes takes defaults"}
+				return inputError{errors.New("init: the answers ended too early; nothing was written"), "--yes takes defaults"}
 			}
 			text = cmp.Or(text, q.fallback)
 			if text == "" {

@@ -135,7 +135,7 @@ func writeInventory(c *cli.Context, inv *inventory.Inventory, notes inventory.No
 		return outputError{fmt.Errorf("write inventory: %w", err)}
 	}
 	if err != nil {
-		return inputError{fmt.Errorf("what was found does not make a whole inventory: %w", err), "add what is missing, and look with inabench check"}
+		return inputError{fmt.Errorf("the inventory is not complete: %w", err), "add what is missing, then run inabench check"}
 	}
 	if to == stdin {
 		return nil
@@ -416,7 +416,7 @@ func readFabric(c *cli.Context, files []string, inv *inventory.Inventory) (f *ib
 func readReadings(c *cli.Context, files []string, inv *inventory.Inventory, routes bool) ([]*ibfabric.Reading, error) {
 	if from := c.String("from"); from != "" {
 		if len(files) > 0 {
-			return nil, usagef("", "%s: both --from and files", commandName(c))
+			return nil, usagef("keep one of them", "%s: --from and files exclude each other", commandName(c))
 		}
 		return askFabric(c, from, inv, discover.FabricOptions{RDMA: c.String("rdma"), Routes: routes})
 	}

@@ -51,7 +51,7 @@ func holdOf(c *cli.Context, waiting func(string)) (drivers.Holding, error) {
 		Waiting: func(e *lease.HeldError) { waiting(e.Error()) },
 	}}
 	if h.Wait < 0 {
-		return h, usagef("--wait 10m waits for ten minutes", "--wait %v: not less than nothing", h.Wait)
+		return h, usagef("--wait 10m waits for ten minutes", "--wait %v: must not be negative", h.Wait)
 	}
 	if h.Takeover && h.Reason == "" {
 		return h, usagef(`--takeover --reason "deadline on Friday, agreed with Anna"`, "--takeover without --reason: those who lose it will ask why")
@@ -148,7 +148,7 @@ func lockCommand() *cli.Command {
 				return err
 			}
 			if h.Reason == "" {
-				return usagef(`--reason "debugging the PS"`, "lock: --reason: others will want to know")
+				return usagef(`--reason "debugging the PS"`, "lock: --reason is missing: others will want to know why")
 			}
 			ttl, err := ttlOf(c)
 			if err != nil {
@@ -160,7 +160,7 @@ func lockCommand() *cli.Command {
 					return err
 				}
 				if h.Takeover || h.Wait > 0 {
-					return usagef("leave it out", "lock --at: neither --takeover nor --wait: a time that somebody else has reserved is theirs")
+					return usagef("leave it out", "lock --at takes neither --takeover nor --wait: a time that somebody else has reserved is theirs")
 				}
 				return withPlaces(c.Context, inv, names, func(p []lease.Place) error {
 					return reserve(c, p, lease.Reservation{Owner: cmp.Or(h.Owner, keepers.Owner()), Reason: h.Reason, From: from, Until: from.Add(ttl)})
@@ -230,7 +230,7 @@ func ttlOf(c *cli.Context) (time.Duration, error) {
 		return 0, usagef("--ttl 4h keeps it for four hours", "--ttl %v: too short", c.Duration("ttl"))
 	}
 	if ttl > lease.MaxTTL {
-		return 0, usagef("--ttl 720h keeps it for thirty days; `inabench extend` makes that longer", "--ttl %v: ten years are the most", c.Duration("ttl"))
+		return 0, usagef("--ttl 720h keeps it for thirty days; `inabench extend` makes that longer", "--ttl %v: at most ten years", c.Duration("ttl"))
 	}
 	return ttl, nil
 }

@@ -123,7 +123,7 @@ type hostFree struct {
 
 func placeAction(c *cli.Context) error {
 	if c.Args().Present() {
-		return usagef("-j FILE names the jobs", "place takes no argument, got %s", c.Args().First())
+		return usagef("-j FILE names the jobs", "place: no argument expected, got %s", c.Args().First())
 	}
 	if c.Bool("list") {
 		return writePolicies(c.App.Writer)
@@ -295,7 +295,7 @@ func (b *toPlace) experiment(c *cli.Context, src source) error {
 // trace takes the jobs of a trace as one batch, in the order of their submission.
 func (b *toPlace) trace(c *cli.Context, src source) error {
 	if b.inv == nil {
-		return usagef("inabench place -i INVENTORY.toml -j "+src.name, "place: where to? A trace names no inventory")
+		return usagef("inabench place -i INVENTORY.toml -j "+src.name, "place: which inventory? A trace names none")
 	}
 	if c.IsSet("set") {
 		return usagef("", "--set changes experiments, %s is a trace", src.name)

@@ -61,7 +61,7 @@ func reproduceAction(c *cli.Context) error {
 		}
 	}
 	if c.Bool("quick") && c.Bool("full") {
-		return usagef("--full makes the small runs, too, where they are the full ones", "--quick and --full are two ways to run")
+		return usagef("--full makes the small runs, too, where they are the full ones", "--quick and --full exclude each other")
 	}
 	shown, err := newestRuns(rootOf(c))
 	if err != nil {

@@ -62,7 +62,7 @@ func runAction(c *cli.Context) error {
 	driver := c.String("on")
 	engine := c.String("engine")
 	if c.IsSet("resume") && engine != "slurm" {
-		return usagef("--engine slurm --resume RUN", "--resume takes over points that Slurm computed")
+		return usagef("--engine slurm --resume RUN", "--resume needs --engine slurm: it takes over points that Slurm computed")
 	}
 	if n := c.Int("repeat"); n < 0 || n > spec.MostRepeats {
 		return usagef("leave it out for as many as the experiment says", "--repeat %d: 1 to %d", n, spec.MostRepeats)

@@ -123,7 +123,7 @@ func certificateOf(c *cli.Context) (*tls.Certificate, error) {
 	cert, key := c.String("tls-cert"), c.String("tls-key")
 	switch {
 	case c.Bool("tls") && cert+key != "":
-		return nil, usagef("--tls makes a certificate, --tls-cert names one", "serve: --tls and --tls-cert")
+		return nil, usagef("--tls makes a certificate, --tls-cert names one", "serve: --tls and --tls-cert exclude each other")
 	case c.Bool("tls"):
 		made, err := serve.NewCertificate()
 		return &made, err

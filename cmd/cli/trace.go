@@ -65,7 +65,7 @@ func traceFormat(c *cli.Context) (*trace.Format, error) {
 	var err error
 	switch {
 	case named != "" && columns != "":
-		return nil, usagef("", "both --format-of and --columns: one of them says what the columns are")
+		return nil, usagef("keep one of them", "--format-of and --columns exclude each other")
 	case c.IsSet("unit") && columns == "":
 		return nil, usagef("formats that are known have their unit", "--unit without --columns")
 	case named != "":
@@ -462,7 +462,7 @@ Examples:
 
 func traceGenerateAction(c *cli.Context) error {
 	if c.Args().Present() {
-		return usagef("-o FILE names where the trace goes", "trace generate takes no argument, got %s", c.Args().First())
+		return usagef("-o FILE names where the trace goes", "trace generate: no argument expected, got %s", c.Args().First())
 	}
 	g := trace.Generator{
 		Demand: trace.Demand(c.String("demand")), Jobs: c.Int("jobs"), Seed: c.Uint64("seed"),
@@ -472,7 +472,7 @@ func traceGenerateAction(c *cli.Context) error {
 	}
 	if c.IsSet("rate") {
 		if c.IsSet("load") || c.IsSet("gpus") {
-			return usagef("one gives the other", "both --rate and --load or --gpus")
+			return usagef("keep one of them: one gives the other", "--rate and --load or --gpus exclude each other")
 		}
 		g.Load, g.Capacity = 0, 0
 	}
@@ -481,7 +481,7 @@ func traceGenerateAction(c *cli.Context) error {
 	}
 	for name, needs := range map[string]bool{"mean": g.Demand.Shaped(), "stddev": g.Demand == trace.Normal} {
 		if c.IsSet(name) && !needs {
-			return usagef("", "--%s says nothing of --demand %s", name, g.Demand)
+			return usagef("leave it out", "--%s has no effect with --demand %s", name, g.Demand)
 		}
 	}
 	var err error

@@ -73,7 +73,7 @@ func upAction(c *cli.Context) error {
 	}
 	lasts := c.Duration("for")
 	if lasts <= 0 {
-		return usagef("--for 30m", "--for %v: an emulation stays up for longer than that", lasts)
+		return usagef("--for 30m", "--for %v: too short for an emulation", lasts)
 	}
 	src, err := readFile(path)
 	if err != nil {
