@@ -47,7 +47,7 @@ func (t *Clos) Check(c *Checker) {
 	Positive(c, "clos.uplink", t.Uplink)
 	Positive(c, "clos.delay", t.Delay)
 	if t.AtOnce < 1 && !c.Reported("clos.at_once") {
-		c.Problemf("clos.at_once", "write sharing = \"never\" in [operations] to do without INA", "at_once: a %s that serves %d jobs aggregates for nobody", t.Exclusive, t.AtOnce)
+		c.Problemf("clos.at_once", "write sharing = \"never\" in [operations] to do without INA", "a %s that serves %d jobs at once is of no use", t.Exclusive, t.AtOnce)
 	}
 }
 
