@@ -264,7 +264,7 @@ var explanations = []Explanation{
 		[]string{"inabench doctor says what is missing, and how to get it", "--on sim needs nothing of the machine"}},
 	{CodeTestbed, "The testbed failed during the run: it says nothing of what was to be measured.",
 		[]string{"a host or switch that cannot be reached, or went away", "a program that could not be started"},
-		[]string{"the message names the host and the step", "ask inabench doctor and inabench preflight what is wrong there", "run it again: such a failure may be retried, a regression may not"}},
+		[]string{"the message names the host and the step", "ask inabench doctor, and inabench preflight, what is wrong there", "run it again: such a failure may be retried, a regression may not"}},
 	{CodeBusy, "Someone else uses the testbed.",
 		[]string{"a run that goes on, or a lease of a person"},
 		[]string{"inabench who says whose it is and until when", "--wait 10m waits for it"}},
