@@ -265,7 +265,7 @@ func (c *Checker) job(j *Job) {
 		c.Problemf(j.At+".iterations", `add message = "64MiB", or a model`, "a plain stream has no iterations")
 	}
 	if j.Collective == "ring" && c.Has(j.At+".ps") {
-		c.Problemf(j.At+".ps", "", "a ring has no parameter server")
+		c.Problemf(j.At+".ps", "leave ps out", "a ring has no parameter server")
 	}
 	if c.Has(j.At+".hosts") && len(j.Hosts) == 0 && !c.Reported(j.At+".hosts") {
 		c.Problemf(j.At+".hosts", "", "job without workers")
@@ -344,7 +344,7 @@ func (c *Checker) measure() {
 		if !c.Has(at) {
 			at = "measure.duration"
 		}
-		c.Problemf(at, "", "a measurement of %v has no room for two readings every %v", m.Duration, m.Interval)
+		c.Problemf(at, "measure for longer, or read more often", "a measurement of %v has no room for two readings every %v", m.Duration, m.Interval)
 	}
 }
 
