@@ -19,8 +19,9 @@ import (
 
 // elsewhere are documents of which no command can be run here, and what runs them instead.
 var elsewhere = map[string]string{
-	"docs/LAB.md":     "it needs a lab: cmd/cli's scripts use each verb on hosts and switches of their own",
-	"CONTRIBUTING.md": "it is about tests",
+	"docs/LAB.md":      "it needs a lab: cmd/cli's scripts use each verb on hosts and switches of their own",
+	"docs/SWITCHES.md": "it needs switches: testbed/deployment has servers that answer as theirs do",
+	"CONTRIBUTING.md":  "it is about tests",
 }
 
 // apart are commands that tests of their own run.

@@ -20,7 +20,7 @@ import (
 )
 
 // What is written for people is held to what there is.
-var documents = []string{"README.md", "docs/GUIDE.md", "docs/RESULTS.md", "experiments/README.md", "ARCHITECTURE.md", "docs/GLOSSARY.md", "docs/LAYERS.md", "docs/DEPENDENCIES.md", "CONTRIBUTING.md", "docs/CODES.md", "docs/FAULTS.md", "docs/LAB.md", "docs/NIGHTS.md", "docs/STUDIES.md", "docs/PREDICTOR.md", "docs/POLICY.md", "docs/SABOTAGE.md"}
+var documents = []string{"README.md", "docs/GUIDE.md", "docs/RESULTS.md", "experiments/README.md", "ARCHITECTURE.md", "docs/GLOSSARY.md", "docs/LAYERS.md", "docs/DEPENDENCIES.md", "CONTRIBUTING.md", "docs/CODES.md", "docs/FAULTS.md", "docs/LAB.md", "docs/SWITCHES.md", "docs/NIGHTS.md", "docs/STUDIES.md", "docs/PREDICTOR.md", "docs/POLICY.md", "docs/SABOTAGE.md"}
 
 func read(t *testing.T, file string) string {
 	t.Helper()

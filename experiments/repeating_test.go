@@ -87,12 +87,12 @@ func TestPrecisionChecked(t *testing.T) {
 		want string
 	}{
 		{[]string{summary, "measure.precision='5%'"}, ""},
-		{[]string{"measure.precision='5%'"}, "there is no summary"},
+		{[]string{"measure.precision='5%'"}, "precision needs a summary"},
 		{[]string{summary, "measure.precision='5%'", "measure.repeats=3"}, "3 repeats are too few"},
 		{[]string{summary, "measure.precision='5%'", "measure.most=11"}, "at least 12 repeats, and at most 11"},
 		{[]string{summary, "measure.precision='5%'", "measure.most=20000"}, "20000 repeats: at most 10000"},
 		{[]string{summary, "measure.precision='5%'", "measure.most=0"}, "most must be above zero"},
-		{[]string{"measure.most=20"}, "most is of repeats that a precision ends"},
+		{[]string{"measure.most=20"}, "most has no effect without precision"},
 		{[]string{summary, "measure.precision=5"}, `write "2%"`},
 		{[]string{summary, "measure.precision='5%'", "sweep.0.key='measure.most'"}, "cannot be swept"},
 	} {
@@ -101,7 +101,7 @@ func TestPrecisionChecked(t *testing.T) {
 			t.Errorf("%q: %v, want %q", c.sets, err, c.want)
 		}
 	}
-	if _, err := kinds.Load("quickstart.toml", "measure.precision='5%'"); err == nil || !strings.Contains(err.Error(), "reports list no figures of") {
+	if _, err := kinds.Load("quickstart.toml", "measure.precision='5%'"); err == nil || !strings.Contains(err.Error(), "precision has no figure to go by") {
 		t.Errorf("[[job]] tables: %v", err)
 	}
 }

@@ -421,7 +421,7 @@ func (b *builder) ranges(paths, patterns []string) int {
 			return 0
 		case !ranged:
 		case first == "" && i > 0 && strings.HasSuffix(paths[0], ".name"):
-			b.Problemf(paths[i], "", "a range here needs one in name")
+			b.Problemf(paths[i], "", "a range here needs a range in name")
 			return 0
 		case first == "":
 			n, first = k, p

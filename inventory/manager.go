@@ -67,7 +67,7 @@ func (b *builder) manager(t *managerTable) {
 	case b.Has(t.At+".restart") && (len(t.Restart) == 0 || t.Restart[0] == ""):
 		b.Problemf(t.At+".restart", `write restart = ["systemctl", "restart", "sharp_am"]`, "restart names no program")
 	case !b.Has(t.At+".restart") && m.Reachable():
-		b.KeyProblemf(t.At, `write restart = ["systemctl", "restart", "sharp_am"]`, "how does the manager read its configuration again?")
+		b.KeyProblemf(t.At, `write restart = ["systemctl", "restart", "sharp_am"]`, "missing restart: the manager reads its configuration when it starts")
 	}
 	if t.UFM != "" {
 		if u, err := url.Parse(t.UFM); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

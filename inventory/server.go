@@ -200,7 +200,7 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 	}
 	switch p := t.Port; {
 	case p != nil && t.DeviceConfig != BFRTConfig:
-		b.KeyProblemf(p.At, fmt.Sprintf("it is for device_config %q: Stratum brings ports back, and others have none to set up", BFRTConfig), "this switch sets up no ports")
+		b.KeyProblemf(p.At, fmt.Sprintf("it is for device_config %q: Stratum brings ports back, and others have none to set up", BFRTConfig), "port has no effect on this switch")
 	case p != nil:
 		if p.Lanes < 0 || p.Lanes > 8 {
 			b.Problemf(p.At+".lanes", "leave it out for what the speed has", "a cable has 1 to 8 lanes")
@@ -266,11 +266,11 @@ func (b *builder) program(t *programTable, form string) Program {
 		case t.Blob == "" && wanted && !f.set && !b.Has(at):
 			b.KeyProblemf(t.At, fmt.Sprintf("write %s, or blob for a ready device config", f.key), "missing %s in program: device_config %q is made of it", f.key, form)
 		case f.set && !wanted && !(f.key == "bfrt" && form == SDEConfig || f.key == "name"):
-			b.KeyProblemf(at, "", "device_config %q has no use for %s", form, f.key)
+			b.KeyProblemf(at, "leave it out", "device_config %q has no use for %s", form, f.key)
 		}
 	}
 	if (t.Profile != "" || len(t.Pipes) > 0) && form != StratumConfig && form != BFRTConfig && form != "" {
-		b.KeyProblemf(t.At, "", "device_config %q has no profiles: profile and pipes are for %q and %q", form, StratumConfig, BFRTConfig)
+		b.KeyProblemf(t.At, "leave them out", "device_config %q has no profiles: profile and pipes are for %q and %q", form, StratumConfig, BFRTConfig)
 	}
 	return p
 }

@@ -23,7 +23,7 @@ import (
 func baselineCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "baseline",
-		Usage:       "pin the run that others of its experiment, in the same setting, are held against",
+		Usage:       "set, list and remove baselines: the runs that later ones of the same setting are compared with",
 		Action:      group,
 		Subcommands: []*cli.Command{baselineSetCommand(), baselineShowCommand(), baselineUnsetCommand()},
 	}
@@ -32,12 +32,12 @@ func baselineCommand() *cli.Command {
 func baselineSetCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "set",
-		Usage:     "make a run the baseline, in the place of the one before; RUN is latest, an experiment's name for its newest, a directory, or part of an id",
+		Usage:     "make RUN the baseline of its experiment; RUN is latest, an experiment's name for its newest, a directory, or part of an id",
 		ArgsUsage: "RUN",
 		Flags: []cli.Flag{
 			rootFlag(),
-			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, to be shown with it"},
-			&cli.BoolFlag{Name: "force", Usage: "also a run that did not pass"},
+			&cli.StringFlag{Name: "reason", Usage: "why, as `TEXT` that is shown with the baseline"},
+			&cli.BoolFlag{Name: "force", Usage: "accept a run that did not pass"},
 		},
 		Action: func(c *cli.Context) error {
 			dir, _, err := runOf(c)
@@ -108,7 +108,7 @@ func baselineUnsetCommand() *cli.Command {
 		ArgsUsage: "EXPERIMENT",
 		Flags: []cli.Flag{
 			rootFlag(),
-			&cli.StringFlag{Name: "setting", Usage: "`KEY` of the setting, or its beginning, where there are baselines in several"},
+			&cli.StringFlag{Name: "setting", Usage: "`KEY` of the setting, or its first characters, if there are baselines in several"},
 		},
 		Action: func(c *cli.Context) error {
 			name, err := argument(c, "experiment")
@@ -145,11 +145,11 @@ func baselineUnsetCommand() *cli.Command {
 func gcCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "gc",
-		Usage: "remove old runs and nights, but never baselines, those in progress, or those that cannot be read",
+		Usage: "remove old runs and nights; baselines, runs in progress and runs that cannot be read stay",
 		Flags: []cli.Flag{
 			rootFlag(),
-			&cli.IntFlag{Name: "keep", Usage: "how many `RUNS` of each experiment in each setting stay, and nights of each suite: the newest; at least 1"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would be removed"},
+			&cli.IntFlag{Name: "keep", Usage: "keep the newest `RUNS` of each experiment in each setting, and as many nights of each suite; at least 1"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed, and remove nothing"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Int("keep") < 1 {

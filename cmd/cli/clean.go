@@ -17,13 +17,13 @@ import (
 func cleanCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "clean",
-		Usage:     "undo what killed runs left in a lab; emulations leave nothing. Idempotent, like rm -f",
+		Usage:     "undo what killed runs left in a lab (emulations leave nothing); safe to repeat",
 		ArgsUsage: "[RUN]",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all", Usage: "every run of this user on this machine that is over; the same as no RUN"},
+			&cli.BoolFlag{Name: "all", Usage: "every finished run of this user on this machine; the same as no RUN"},
 			labFlag(),
-			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would be undone"},
-			&cli.BoolFlag{Name: "force", Usage: "take switches over from a controller that has hung"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be undone, and change nothing"},
+			&cli.BoolFlag{Name: "force", Usage: "take switches over from a controller that hangs"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() > 1 || c.Args().Present() && (c.Bool("all") || c.String("inventory") != "") {

@@ -18,12 +18,12 @@ import (
 func compareCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "compare",
-		Usage:     "hold run B against run A, or a run against its baseline: what got worse by more than noise",
+		Usage:     "compare run B with run A, or a run with its baseline: what got worse by more than noise",
 		ArgsUsage: "[A] B",
 		Flags: []cli.Flag{
 			rootFlag(),
-			&cli.StringFlag{Name: "metric", Usage: "metrics that match `GLOB` only"},
-			&cli.BoolFlag{Name: "across", Usage: "judge although inventory, scale, driver, kernel, machine or experiment differ"},
+			&cli.StringFlag{Name: "metric", Usage: "only metrics that match `GLOB`"},
+			&cli.BoolFlag{Name: "across", Usage: "compare even if inventory, scale, driver, kernel, machine or experiment differ"},
 			&cli.Float64Flag{Name: "within", Value: 5, Usage: "largest change, in `PERCENT`, that \"the same\" may hide; also the smallest that counts as a change where only repeats show the noise"},
 			&cli.BoolFlag{Name: "all", Usage: "list what stayed the same, too"},
 			outputFlag("text", "json", "md"),

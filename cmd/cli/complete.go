@@ -114,7 +114,7 @@ complete -c inabench -f -k -a '(__inabench_complete)'
 func completionCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "completion",
-		Usage:     "write what a shell needs to complete command lines: commands, options, files, runs, keys, metrics",
+		Usage:     "print a shell's completion script: commands, options, files, runs, keys, metrics",
 		ArgsUsage: "bash|zsh|fish",
 		Description: `Examples:
   source <(inabench completion bash)                 # in ~/.bashrc
@@ -139,7 +139,7 @@ func completionCommand() *cli.Command {
 func manCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "man",
-		Usage: "write the manual page of this program, inabench(1)",
+		Usage: "print the manual page, inabench(1)",
 		Description: `Example:
   inabench man | man -l -
 `,
@@ -156,7 +156,7 @@ func manCommand() *cli.Command {
 func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "version",
-		Usage: "say which version this is, of which commit, and built by what",
+		Usage: "print the version, its commit, and the compiler",
 		Action: func(c *cli.Context) error {
 			fmt.Fprintf(c.App.Writer, "%s %s\n", c.App.Name, version())
 			info, ok := debug.ReadBuildInfo()

@@ -25,9 +25,9 @@ import (
 // hostFlags are those of commands that ask all hosts of a lab.
 func hostFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE` of a lab, whose hosts are asked too", EnvVars: []string{"INABENCH_INVENTORY"}},
-		&cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Usage: "`TIME` that a host may take to let us in"},
-		&cli.IntFlag{Name: "fan-out", Value: 32, Usage: "`N` hosts are asked at a time"},
+		&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE` of the lab to check", EnvVars: []string{"INABENCH_INVENTORY"}},
+		&cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Usage: "give up on a host that does not let us in within `TIME`"},
+		&cli.IntFlag{Name: "fan-out", Value: 32, Usage: "ask `N` hosts at a time"},
 	}
 }
 
@@ -55,7 +55,7 @@ func askHosts(c *cli.Context) (inv *inventory.Inventory, ways []reach.Way, err e
 		if n > 1 {
 			who += fmt.Sprintf(" (and %d more)", n-1)
 		}
-		return nil, nil, inputError{fmt.Errorf("%s: no ssh address in %s", who, inv.File), "only a lab has hosts to ask; an emulation is as good as this machine"}
+		return nil, nil, inputError{fmt.Errorf("%s: no ssh address in %s", who, inv.File), "give hosts an ssh address; for an emulation, inabench doctor without -i checks this machine"}
 	}
 	if err := reach.Known(inv); err != nil {
 		return nil, nil, err
@@ -73,7 +73,7 @@ func warner(c *cli.Context) func(line string) {
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "say what this machine, and a lab's hosts, can do, and what to do about the rest",
+		Usage: "check this machine, or a lab's hosts and switches: what is missing, and how to get it",
 		Flags: append(hostFlags(), outputFlag("text", "json")),
 		Action: func(c *cli.Context) error {
 			inv, ways, err := askHosts(c)

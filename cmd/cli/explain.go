@@ -14,7 +14,7 @@ import (
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
-		Usage:     "say what a code such as INA-LINK-SLOW means, its likely causes, and what to do; without one, list all codes",
+		Usage:     "explain a code such as INA-LINK-SLOW: meaning, likely causes, what to do; without CODE, list all",
 		ArgsUsage: "[CODE]",
 		Flags:     []cli.Flag{tableFlag()},
 		Description: `Example:

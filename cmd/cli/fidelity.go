@@ -26,7 +26,7 @@ import (
 func predictorFlag() cli.Flag {
 	return &cli.StringSliceFlag{
 		Name:  "predictor",
-		Usage: "`NAME=COMMAND`, a simulator to be asked beside the built-in models, as 'mine=python3 sim.py'; the command is split at blanks; may be repeated",
+		Usage: "also ask a simulator of your own: `NAME=COMMAND`, as 'mine=python3 sim.py'; the command is split at blanks; may be repeated",
 	}
 }
 
@@ -50,16 +50,16 @@ func predictorsOf(c *cli.Context) ([]predictor.Predictor, error) {
 func fidelityCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "fidelity",
-		Usage:     "hold simulators against testbeds: an experiment on several drivers, or stored runs, figure by figure, and what was predicted of them",
+		Usage:     "compare simulators with testbeds, figure by figure: an experiment on several drivers, or stored runs with their predictions",
 		ArgsUsage: "[EXPERIMENT.toml|RUN...]",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "on", Value: "netns,sim", Usage: "`DRIVERS` to run an experiment on, with commas between them"},
+			&cli.StringFlag{Name: "on", Value: "netns,sim", Usage: "comma-separated `DRIVERS` to run the experiment on"},
 			setFlag(), switchFlag(), rootFlag(), predictorFlag(),
-			&cli.BoolFlag{Name: "quick", Usage: "the small version that the experiment has of itself"},
-			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
+			&cli.BoolFlag{Name: "quick", Usage: "run the experiment's small version (its key quick)"},
+			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times, whatever the experiment says"},
 			&cli.BoolFlag{Name: "anyway", Usage: "also compare runs of different experiments or inventories"},
 			&cli.StringFlag{Name: "svg", Usage: "draw each metric of each model into `DIR`"},
-			&cli.BoolFlag{Name: "no-record", Usage: "leave the figures out of the record of the run that is the reference, and so out of its history"},
+			&cli.BoolFlag{Name: "no-record", Usage: "do not save the figures in the record of the reference run, whose history then lacks them"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
 			outputFlag("text", "json"),
 		}, surveyFlags()...),
@@ -82,7 +82,7 @@ func fidelityAction(c *cli.Context) error {
 		return survey(c)
 	}
 	if flag := slices.IndexFunc([]string{"seed", "case", "keep", "factor"}, c.IsSet); flag >= 0 {
-		return usagef("add --random N", "fidelity: options of --random without it")
+		return usagef("add --random N", "fidelity: options of --random need --random")
 	}
 	if !c.Args().Present() {
 		return usagef(c.Command.HelpName+" [options] "+c.Command.ArgsUsage, "fidelity: which experiment, or which runs?")
@@ -97,7 +97,7 @@ func fidelityAction(c *cli.Context) error {
 			return err
 		}
 	} else if flag := slices.IndexFunc([]string{"on", "set", "predictor", "quick", "repeat"}, c.IsSet); flag >= 0 {
-		return usagef("name an experiment to run it", "fidelity: options about running, and runs that are over")
+		return usagef("name an experiment to run it", "fidelity: options of a run, but only stored runs are named")
 	}
 	var recs []*results.Record
 	dirs := map[string]*results.Dir{}

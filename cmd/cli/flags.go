@@ -26,7 +26,7 @@ import (
 func setFlag() cli.Flag {
 	return &cli.StringSliceFlag{
 		Name:  "set",
-		Usage: "`KEY=VALUE` overrides a key of the experiment, as switch.pat_ratio=0.5 or job.A.rate=10Gbit/s do; may be repeated",
+		Usage: "override a key of the experiment: `KEY=VALUE`, as switch.pat_ratio=0.5 or job.A.rate=10Gbit/s; may be repeated",
 	}
 }
 
@@ -89,7 +89,7 @@ func driverOf(c *cli.Context, s *spec.Spec) string {
 func rootFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "runs", Value: "runs", EnvVars: []string{"INABENCH_RUNS"},
-		Usage: "`DIR` that holds the directories of runs",
+		Usage: "`DIR` with the run directories",
 	}
 }
 

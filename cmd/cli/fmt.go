@@ -16,7 +16,7 @@ import (
 func fmtCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "fmt",
-		Usage:     "write TOML files as all are written; comments and their order stay as they are",
+		Usage:     "format TOML files in place; comments and order stay",
 		ArgsUsage: "FILE.toml|- ...",
 		Flags:     []cli.Flag{&cli.BoolFlag{Name: "check", Usage: "write nothing: list files that would change, and fail if there are any"}},
 		Description: `Examples:
@@ -67,7 +67,7 @@ func fmtCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("check") && other > 0 {
-				return hinted{fmt.Errorf("%s would be written otherwise", human.Plural(other, "file")), "inabench fmt FILE writes them"}
+				return hinted{fmt.Errorf("%s not formatted", human.Plural(other, "file")), "inabench fmt FILE formats them"}
 			}
 			return nil
 		},

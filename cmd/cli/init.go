@@ -75,22 +75,22 @@ func bitRate(s string) error {
 func initCommand() *cli.Command {
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "hosts", Usage: "`NAMES` of hosts, with ranges and commas: node[01-08,11],big1"},
-		&cli.StringFlag{Name: "ssh-config", Usage: "in place of --hosts: those that an ssh_config `FILE` names"},
-		&cli.BoolFlag{Name: "slurm", Usage: "in place of --hosts: the nodes that sinfo lists"},
-		&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "an inventory `FILE` that there is, such as of inabench inventory discover: only an experiment is written"},
+		&cli.StringFlag{Name: "ssh-config", Usage: "instead of --hosts: the hosts of an ssh_config `FILE`"},
+		&cli.BoolFlag{Name: "slurm", Usage: "instead of --hosts: the nodes that sinfo lists"},
+		&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "use an existing inventory `FILE`, as inabench inventory discover writes it, and write only an experiment"},
 		&cli.StringFlag{Name: "gpus", Usage: "`N` GPUs in each host; default 8"},
 		&cli.StringFlag{Name: "rate", Usage: "`RATE` of the hosts' NICs; default 100Gbit/s"},
-		&cli.StringFlag{Name: "switches", Usage: "`NAMES` of ToR switches, on which hosts are in equal parts; default tor1"},
+		&cli.StringFlag{Name: "switches", Usage: "`NAMES` of ToR switches, which share the hosts equally; default tor1"},
 		choice(cli.StringFlag{Name: "kind", Usage: "`KIND` of switches: " + strings.Join(starter.Kinds, ", ")}, starter.Kinds...),
 		&cli.StringFlag{Name: "aggregators", Usage: "`N` aggregators of each switch; default 4096"},
 		&cli.StringFlag{Name: "uplink", Usage: "`RATE` of cables between switches; default 400Gbit/s"},
 		&cli.StringFlag{Name: "name", Usage: "`NAME` of the lab and its inventory; default lab"},
-		&cli.BoolFlag{Name: "ci", Usage: "also write a workflow of GitHub that runs the experiment with every push"},
-		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "ask nothing: the default for what is not given"},
+		&cli.BoolFlag{Name: "ci", Usage: "also write a GitHub workflow that runs the experiment on every push"},
+		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "ask nothing; take defaults for what is not given"},
 	}
 	return &cli.Command{
 		Name:      "init",
-		Usage:     "write the first files of a lab: an inventory, and an experiment that runs on it",
+		Usage:     "write a first inventory, and an experiment that runs on it",
 		ArgsUsage: "[DIR]",
 		Flags:     flags,
 		Description: `In a terminal it asks for what no option says. Files that are there already are
@@ -113,13 +113,13 @@ func initAction(c *cli.Context) error {
 	dir := cmp.Or(c.Args().First(), ".")
 	name := cmp.Or(c.String("name"), "lab")
 	if !plainName.MatchString(name) {
-		return usagef("letters, digits, '_', '.' and '-'", "--name %q would be no name of a file", name)
+		return usagef("letters, digits, '_', '.' and '-'", "--name %q is no file name", name)
 	}
 	const first = "first.toml"
 	files := map[string][]byte{}
 	invFile := name + ".toml"
 	if strings.EqualFold(invFile, first) {
-		return usagef("name it otherwise", "--name %s: that is the name of the experiment", name)
+		return usagef("choose another name", "--name %s: that is the name of the experiment", name)
 	}
 	var inv *inventory.Inventory
 	var err error
@@ -227,7 +227,7 @@ func labFromAnswers(c *cli.Context, name string) (l starter.Lab, err error) {
 		}
 	}
 	if ways > 1 {
-		return l, usagef("keep one of them", "--hosts, --ssh-config and --slurm all say what hosts there are")
+		return l, usagef("keep one of them", "--hosts, --ssh-config and --slurm exclude each other")
 	}
 	var names []string
 	switch {
@@ -287,7 +287,7 @@ func answer(c *cli.Context, given answers) error {
 			line, err := bounded.ReadLine(typed, bounded.Small)
 			text := strings.TrimSpace(string(line))
 			if err != nil && (text == "" || !errors.Is(err, io.EOF)) {
-				return inputError{errors.New("init: there were no more answers; nothing was written"), "--yes takes defaults"}
+				return inputError{errors.New("init: the answers ended too early; nothing was written"), "--yes takes defaults"}
 			}
 			text = cmp.Or(text, q.fallback)
 			if text == "" {

@@ -26,7 +26,7 @@ import (
 func inventoryCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "inventory",
-		Usage:       "make an inventory of what tools say of a lab, and hold it against them",
+		Usage:       "write an inventory from what tools report of a lab, and compare the two",
 		Action:      group,
 		Subcommands: []*cli.Command{reading(inventoryImportCommand()), reading(inventoryDiscoverCommand()), reading(inventoryDiffCommand()), reading(inventoryRoutesCommand())},
 	}
@@ -36,10 +36,10 @@ func inventoryCommand() *cli.Command {
 func loginFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "log in as `NAME`"},
-		&cli.StringFlag{Name: "key", Usage: "with the private key `FILE`"},
-		&cli.StringFlag{Name: "jump", Usage: "through `HOST`: user@host:port"},
-		&cli.StringFlag{Name: "known-hosts", Usage: "with the keys of hosts in `FILE`"},
-		&cli.BoolFlag{Name: "sudo", Usage: "become root by sudo where that is needed"},
+		&cli.StringFlag{Name: "key", Usage: "log in with the private key `FILE`"},
+		&cli.StringFlag{Name: "jump", Usage: "log in through a jump `HOST`: user@host:port"},
+		&cli.StringFlag{Name: "known-hosts", Usage: "check host keys against the known_hosts `FILE`"},
+		&cli.BoolFlag{Name: "sudo", Usage: "use sudo where root is needed"},
 	}
 }
 
@@ -60,22 +60,22 @@ func wayTo(s inventory.SSH) reach.Way { return reach.By(&inventory.Inventory{}, 
 // fabricFlags say where outputs come from and what a fabric must have.
 func fabricFlags() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "from", Usage: "in place of FILE: run the tools on `HOST`, over SSH, as root if needed"},
-		&cli.StringFlag{Name: "rdma", Usage: "with --from: through this `PORT`, such as mlx5_0:1"},
-		&cli.StringFlag{Name: "expect", Usage: "refuse a fabric without as many as `COUNTS`, such as hosts=1024,switches=48,ans=48"},
-		&cli.BoolFlag{Name: "incomplete", Usage: "take a fabric that was not seen whole; what is missing is said on stderr"},
+		&cli.StringFlag{Name: "from", Usage: "instead of FILE: run the tools on `HOST`, over SSH, as root if needed"},
+		&cli.StringFlag{Name: "rdma", Usage: "with --from: use this InfiniBand `PORT`, such as mlx5_0:1"},
+		&cli.StringFlag{Name: "expect", Usage: "refuse a fabric that has other `COUNTS`, such as hosts=1024,switches=48,ans=48"},
+		&cli.BoolFlag{Name: "incomplete", Usage: "accept a fabric that was not seen whole; stderr says what is missing"},
 	}, loginFlags()...)
 }
 
 func inventoryImportCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "import",
-		Usage:     "write an inventory of what InfiniBand's tools say of a fabric",
+		Usage:     "write an inventory from the output of InfiniBand's tools",
 		ArgsUsage: "FILE...|-",
 		Flags: append(fabricFlags(),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: stdin, DefaultText: "stdout", Usage: "`FILE` to write the inventory to; - is stdout"},
 			&cli.StringFlag{Name: "name", Usage: "`NAME` of the inventory; by default that of the first file"},
-			&cli.IntFlag{Name: "gpus", Usage: "`N` GPUs in each host, which no fabric tells"},
+			&cli.IntFlag{Name: "gpus", Usage: "`N` GPUs in each host, which the tools do not tell"},
 			&cli.StringFlag{Name: "ssh-pattern", Usage: "ssh address of hosts, with {host} for their names: `{host}.mgmt.lab`"},
 		),
 		Description: `Files are what these tools print, of one fabric at one time; the format of each
@@ -132,7 +132,7 @@ func writeInventory(c *cli.Context, inv *inventory.Inventory, notes inventory.No
 	}
 	back, err := inventory.Parse(to, text)
 	if err != nil {
-		return inputError{fmt.Errorf("what was found does not make a whole inventory: %w", err), "add what is missing, and look with inabench check"}
+		return inputError{fmt.Errorf("the inventory is not complete: %w", err), "add what is missing, then run inabench check"}
 	}
 	if to != "stdout" {
 		line, _, _ := strings.Cut(back.Describe(), "\n")
@@ -144,7 +144,7 @@ func writeInventory(c *cli.Context, inv *inventory.Inventory, notes inventory.No
 func inventoryDiscoverCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "discover",
-		Usage:     "draft an inventory of what hosts say of themselves and their neighbours, over SSH",
+		Usage:     "draft an inventory from what hosts report of themselves and their LLDP neighbours, over SSH",
 		ArgsUsage: "HOST...",
 		Flags: append(loginFlags(),
 			&cli.StringSliceFlag{Name: "switch", Usage: "also ask `SWITCH`, which runs lldpd and can be logged in to; may be repeated"},
@@ -243,7 +243,7 @@ func discoverOne(ctx context.Context, s inventory.SSH) (*discover.Machine, error
 func inventoryDiffCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "diff",
-		Usage:     "say how a fabric differs from its inventory; exit code 1 if it does",
+		Usage:     "show how a fabric differs from its inventory; exit code 1 if it does",
 		ArgsUsage: "INVENTORY.toml FILE...|-",
 		Flags:     append(fabricFlags(), tableFlag()),
 		Description: `Files are as those of inabench inventory import. Switches and hosts are known by
@@ -297,7 +297,7 @@ func writeDiff(c *cli.Context, diff []inventory.Difference) error {
 func inventoryRoutesCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "routes",
-		Usage:     "say which switches can be the root of an aggregation tree, by the routes of a fabric",
+		Usage:     "list the switches that can be the root of an aggregation tree, by the fabric's routes",
 		ArgsUsage: "FILE...",
 		Flags:     append(fabricFlags(), tableFlag()),
 		Description: `Files are as those of inabench inventory import, with opensm-lfts.dump (or what
@@ -401,7 +401,7 @@ func readFabric(c *cli.Context, files []string, inv *inventory.Inventory) (f *ib
 func readReadings(c *cli.Context, files []string, inv *inventory.Inventory, routes bool) ([]*ibfabric.Reading, error) {
 	if from := c.String("from"); from != "" {
 		if len(files) > 0 {
-			return nil, usagef("", "%s: both --from and files", commandName(c))
+			return nil, usagef("keep one of them", "%s: --from and files exclude each other", commandName(c))
 		}
 		return askFabric(c, from, inv, discover.FabricOptions{RDMA: c.String("rdma"), Routes: routes})
 	}

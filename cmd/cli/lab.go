@@ -74,7 +74,7 @@ func calibrateCommand() *cli.Command {
 func sshCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "ssh",
-		Usage:     "open a shell on a host, or run a command there: of a lab, of the emulation that is up, or with --on netns of a fresh one",
+		Usage:     "open a shell on a host, or run a command there: in a lab, in the emulation that is up, or with --on netns in a fresh one",
 		ArgsUsage: "HOST [-- COMMAND ...]",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE`", EnvVars: []string{"INABENCH_INVENTORY"}},

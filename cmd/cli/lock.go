@@ -31,15 +31,15 @@ func labFlag() cli.Flag {
 // holdFlags are those of commands that want a lab for themselves.
 func holdFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.DurationFlag{Name: "wait", Usage: "if somebody else has the lab, or another emulation has this machine: wait for it, at most `DURATION`, as 10m"},
-		&cli.BoolFlag{Name: "takeover", Usage: "in a lab: take it from whoever has it; --reason says why, to be read there by all"},
-		&cli.StringFlag{Name: "reason", Usage: "in a lab: `TEXT` that says why it is needed, for others who want it"},
+		&cli.DurationFlag{Name: "wait", Usage: "wait up to `DURATION`, as 10m, while somebody else has the lab, or another emulation this machine"},
+		&cli.BoolFlag{Name: "takeover", Usage: "take the lab from whoever has it; --reason tells them why"},
+		&cli.StringFlag{Name: "reason", Usage: "why you need the lab, as `TEXT` for others who want it"},
 		ownerFlag(),
 	}
 }
 
 func ownerFlag() cli.Flag {
-	return &cli.StringFlag{Name: "owner", Usage: "who holds it: `NAME`; otherwise user@machine", EnvVars: []string{"INABENCH_OWNER"}}
+	return &cli.StringFlag{Name: "owner", Usage: "hold it as `NAME` instead of user@machine", EnvVars: []string{"INABENCH_OWNER"}}
 }
 
 // holdOf is what holdFlags say.
@@ -49,7 +49,7 @@ func holdOf(c *cli.Context, waiting func(string)) (drivers.Holding, error) {
 		Waiting: func(e *lease.HeldError) { waiting(e.Error()) },
 	}}
 	if h.Wait < 0 {
-		return h, usagef("--wait 10m waits for ten minutes", "--wait %v: not less than nothing", h.Wait)
+		return h, usagef("--wait 10m waits for ten minutes", "--wait %v: must not be negative", h.Wait)
 	}
 	if h.Takeover && h.Reason == "" {
 		return h, usagef(`--takeover --reason "deadline on Friday, agreed with Anna"`, "--takeover without --reason: those who lose it will ask why")
@@ -115,11 +115,11 @@ func allFlag() cli.Flag {
 func lockCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "lock",
-		Usage:     "keep hosts and switches of a lab to oneself; one's own runs may use them, nobody else's",
+		Usage:     "lock hosts and switches of a lab: your runs may use them, nobody else's",
 		ArgsUsage: "HOST|SWITCH ...",
 		Flags: append([]cli.Flag{labFlag(), allFlag(),
-			&cli.DurationFlag{Name: "ttl", Value: time.Hour, Usage: "for how long, `DURATION`, by the hosts' clocks"},
-			&cli.StringFlag{Name: "at", Usage: "lock from `TIME` on, not now: '2026-12-24 09:00' or 09:00 in this machine's zone, +2h, or an RFC 3339 time; until then others may use it, if they give it back in time"},
+			&cli.DurationFlag{Name: "ttl", Value: time.Hour, Usage: "lock for `DURATION`, by the hosts' clocks"},
+			&cli.StringFlag{Name: "at", Usage: "lock from `TIME` on instead of now: '2026-12-24 09:00' or 09:00 in this machine's zone, +2h, or an RFC 3339 time; until then others may use it, if they give it back in time"},
 		}, holdFlags()...),
 		Action: func(c *cli.Context) error {
 			inv, names, err := labOf(c, c.Bool("all"))
@@ -132,7 +132,7 @@ func lockCommand() *cli.Command {
 				return err
 			}
 			if h.Reason == "" {
-				return usagef(`--reason "debugging the PS"`, "lock: --reason: others will want to know")
+				return usagef(`--reason "debugging the PS"`, "lock: --reason is missing: others will want to know why")
 			}
 			ttl, err := ttlOf(c)
 			if err != nil {
@@ -144,7 +144,7 @@ func lockCommand() *cli.Command {
 					return err
 				}
 				if h.Takeover || h.Wait > 0 {
-					return usagef("leave it out", "lock --at: neither --takeover nor --wait: a time that somebody else has reserved is theirs")
+					return usagef("leave it out", "lock --at takes neither --takeover nor --wait: a time that somebody else has reserved is theirs")
 				}
 				return withPlaces(c.Context, inv, names, func(p []lease.Place) error {
 					return reserve(c, p, lease.Reservation{Owner: cmp.Or(h.Owner, keepers.Owner()), Reason: h.Reason, From: from, Until: from.Add(ttl)})
@@ -214,7 +214,7 @@ func ttlOf(c *cli.Context) (time.Duration, error) {
 		return 0, usagef("--ttl 4h keeps it for four hours", "--ttl %v: too short", c.Duration("ttl"))
 	}
 	if ttl > lease.MaxTTL {
-		return 0, usagef("--ttl 720h keeps it for thirty days; `inabench extend` makes that longer", "--ttl %v: ten years are the most", c.Duration("ttl"))
+		return 0, usagef("--ttl 720h keeps it for thirty days; `inabench extend` makes that longer", "--ttl %v: at most ten years", c.Duration("ttl"))
 	}
 	return ttl, nil
 }
@@ -222,12 +222,12 @@ func ttlOf(c *cli.Context) (time.Duration, error) {
 func unlockCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "unlock",
-		Usage:     "give back what one has locked; idempotent",
+		Usage:     "give back what you have locked; safe to repeat",
 		ArgsUsage: "[HOST|SWITCH ...]",
 		Flags: []cli.Flag{labFlag(), allFlag(),
-			&cli.BoolFlag{Name: "takeover", Usage: "also what is not one's own, and what a run has; --reason says why"},
-			&cli.BoolFlag{Name: "ahead", Usage: "what one has reserved ahead, with lock --at, instead of what one has now"},
-			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, to be read by who had it"}, ownerFlag()},
+			&cli.BoolFlag{Name: "takeover", Usage: "also what others have, and what a run has; --reason tells them why"},
+			&cli.BoolFlag{Name: "ahead", Usage: "give back what you have reserved with lock --at, instead of what you have now"},
+			&cli.StringFlag{Name: "reason", Usage: "why, as `TEXT` for whoever had it"}, ownerFlag()},
 		Action: func(c *cli.Context) error {
 			inv, names, err := labOf(c, true) // one's own of it
 			if err != nil {
@@ -285,7 +285,7 @@ func extendCommand() *cli.Command {
 		Usage:     "extend your locks: they then last --ttl from now",
 		ArgsUsage: "[HOST|SWITCH ...]",
 		Flags: []cli.Flag{labFlag(),
-			&cli.DurationFlag{Name: "ttl", Value: time.Hour, Usage: "for how long from now, `DURATION`"}, ownerFlag()},
+			&cli.DurationFlag{Name: "ttl", Value: time.Hour, Usage: "let them last `DURATION` from now"}, ownerFlag()},
 		Action: func(c *cli.Context) error {
 			inv, names, err := labOf(c, true)
 			if err != nil {
@@ -344,10 +344,10 @@ type holder struct {
 func whoCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "who",
-		Usage:     "say who has the hosts and switches of a lab, why, and for how long",
+		Usage:     "show who has the hosts and switches of a lab, why, and for how long",
 		ArgsUsage: "[HOST|SWITCH ...]",
 		Flags: []cli.Flag{labFlag(), tableFlag(),
-			&cli.BoolFlag{Name: "audit", Usage: "who had them before, and who took them from whom"}},
+			&cli.BoolFlag{Name: "audit", Usage: "show who had them before, and who took them from whom"}},
 		Action: func(c *cli.Context) error {
 			inv, names, err := labOf(c, true)
 			if err != nil {

@@ -184,7 +184,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Commands: slices.Concat(
 			verbs("experiments", initCommand(), reading(checkCommand()), fmtCommand(), planCommand(), placeCommand(), policyCommand(), runCommand(), suiteCommand(), calibrateCommand(), sabotageCommand()),
 			verbs("results", reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), reproduceCommand(), serveCommand(), baselineCommand(), gcCommand()),
-			verbs("what words mean, and what there is", reading(explainCommand()), reading(referenceCommand()), modelsCommand(), traceCommand(), graphCommand(), inventoryCommand()),
+			verbs("reference, traces, inventories", reading(explainCommand()), reading(referenceCommand()), modelsCommand(), traceCommand(), graphCommand(), inventoryCommand()),
 			verbs("this machine and labs", doctorCommand(), preflightCommand(), sshCommand(), lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand()),
 			verbs("an emulation that stays up", upCommand(), reading(psCommand()), execCommand(), downCommand()),
 			verbs("this program", completionCommand(), manCommand(), versionCommand()),

@@ -19,7 +19,7 @@ func modelsCommand() *cli.Command {
 		Usage:     "list the models that experiments and traces can name, or show one of them",
 		ArgsUsage: "[NAME]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "file", Usage: "also those of a catalogue of your own, `FILE`.toml; where both name a model, yours counts"},
+			&cli.StringFlag{Name: "file", Usage: "also list a catalogue of your own, `FILE`.toml; its models win over built-in ones of the same name"},
 			tableFlag(),
 		},
 		Description: `Examples:

@@ -31,21 +31,21 @@ import (
 const mostJobs = 4095
 
 func explainFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "explain", Usage: "say why: what the policy weighed for each job, and what lost"}
+	return &cli.BoolFlag{Name: "explain", Usage: "explain: what the policy weighed for each job, and what lost"}
 }
 
 func placeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "place",
-		Usage: "decide where jobs go, and nothing else: no experiment is needed, and nothing is run",
+		Usage: "place jobs, and run nothing; needs no experiment",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "jobs", Aliases: []string{"j"}, Usage: "`FILE` of jobs: a trace, all of whose jobs are one batch, or an experiment; - is standard input"},
-			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory `FILE`; default that of the experiment"},
-			&cli.StringFlag{Name: "policy", Aliases: []string{"p"}, Usage: "`NAME` of the policy, or several, with commas; default that of the experiment, netpack for a trace"},
-			&cli.BoolFlag{Name: "list", Usage: "list the policies, and by what they choose"},
-			&cli.BoolFlag{Name: "partial", Usage: "place the jobs that fit and list the others, which are an error otherwise"},
+			&cli.StringFlag{Name: "jobs", Aliases: []string{"j"}, Usage: "`FILE` of jobs: a trace, as one batch, or an experiment; - is standard input"},
+			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory `FILE`; default the experiment's"},
+			&cli.StringFlag{Name: "policy", Aliases: []string{"p"}, Usage: "`NAME` of the policy, or several, with commas; default the experiment's, netpack for a trace"},
+			&cli.BoolFlag{Name: "list", Usage: "list the policies, and how they choose"},
+			&cli.BoolFlag{Name: "partial", Usage: "place the jobs that fit and list the others; without it they are an error"},
 			explainFlag(),
-			&cli.Uint64Flag{Name: "seed", Usage: "`N` that policies draw by; default that of the experiment, or 1"},
+			&cli.Uint64Flag{Name: "seed", Usage: "random seed `N` of the policies; default the experiment's, or 1"},
 			setFlag(),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`, a picture if it ends in .svg; json or - writes it to stdout"},
 		},
@@ -273,7 +273,7 @@ func (b *toPlace) experiment(c *cli.Context, src source) error {
 // trace takes the jobs of a trace as one batch, in the order of their submission.
 func (b *toPlace) trace(c *cli.Context, src source) error {
 	if b.inv == nil {
-		return usagef("inabench place -i INVENTORY.toml -j "+src.name, "place: where to? A trace names no inventory")
+		return usagef("inabench place -i INVENTORY.toml -j "+src.name, "place: which inventory? A trace names none")
 	}
 	if c.IsSet("set") {
 		return usagef("", "--set changes experiments, %s is a trace", src.name)

@@ -25,7 +25,7 @@ import (
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "check experiments and inventories; every problem at once, nothing is touched",
+		Usage:     "check experiments and inventories: all errors at once; touches nothing",
 		ArgsUsage: "FILE.toml|- ...",
 		Flags: []cli.Flag{
 			setFlag(),
@@ -136,7 +136,7 @@ func indent(s string) string {
 func planCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "plan",
-		Usage:     "show where jobs go, what switches hold and what is predicted; nothing is touched",
+		Usage:     "show where jobs go, what switches hold and what is predicted; touches nothing",
 		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: []cli.Flag{
 			driverFlag(), setFlag(), switchFlag(), explainFlag(), predictorFlag(),

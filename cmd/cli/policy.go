@@ -19,7 +19,7 @@ import (
 func policyCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "policy",
-		Usage:       "hold a placement policy of your own, a command, to the rules of policies",
+		Usage:       "check a placement policy of your own, which is a command",
 		Action:      group,
 		Subcommands: []*cli.Command{policyCheckCommand()},
 	}
@@ -28,11 +28,11 @@ func policyCommand() *cli.Command {
 func policyCheckCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "have a policy place jobs on random clusters, and say which rules it breaks",
+		Usage:     "run a policy on random clusters, and report the rules that it breaks",
 		ArgsUsage: "FILE|COMMAND ...",
 		Flags: []cli.Flag{
-			&cli.Uint64Flag{Name: "seed", Usage: "`N` that clusters and jobs are drawn by; default: any"},
-			&cli.DurationFlag{Name: "timeout", Value: policy.DefaultTimeout, Usage: "`TIME` that an answer may take"},
+			&cli.Uint64Flag{Name: "seed", Usage: "random seed `N` of clusters and jobs; default: any"},
+			&cli.DurationFlag{Name: "timeout", Value: policy.DefaultTimeout, Usage: "give up when an answer takes longer than `TIME`"},
 		},
 		Description: `Examples:
   inabench policy check ./mine.py

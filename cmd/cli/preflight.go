@@ -18,7 +18,7 @@ import (
 
 // skipFlag names checks that are not to be made.
 func skipFlag(name string) cli.Flag {
-	return &cli.StringFlag{Name: name, EnvVars: []string{"INABENCH_SKIP_PREFLIGHT"}, Usage: "`NAMES` of preflight checks to leave out, by commas: " + strings.Join(preflight.Names(), ", ")}
+	return &cli.StringFlag{Name: name, EnvVars: []string{"INABENCH_SKIP_PREFLIGHT"}, Usage: "leave out the preflight checks with these comma-separated `NAMES`: " + strings.Join(preflight.Names(), ", ")}
 }
 
 // skipped reads it.
@@ -32,7 +32,7 @@ func skipped(c *cli.Context, flag string) ([]string, error) {
 func preflightCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "preflight",
-		Usage: "look whether a lab's hosts are fit for a run: what `run` does before it changes anything",
+		Usage: "check whether a lab's hosts are fit for a run, as `run` does before it changes anything",
 		Flags: append(hostFlags(), skipFlag("skip"), outputFlag("text", "json")),
 		Action: func(c *cli.Context) error {
 			names, err := skipped(c, "skip")

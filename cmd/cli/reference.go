@@ -45,10 +45,10 @@ Editors check and complete such files by the schemas in [schema](schema), if the
 func referenceCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "reference",
-		Usage:     "say what files may say: a table and its keys, or one key; without one, list all tables",
+		Usage:     "explain the keys of files: of a table, or one; without KEY, list all tables",
 		ArgsUsage: "[KEY]",
 		Flags: []cli.Flag{
-			choice(cli.StringFlag{Name: "of", Usage: "only of a `KIND` of file: " + strings.Join(fileNames(), ", ")}, fileNames()...),
+			choice(cli.StringFlag{Name: "of", Usage: "only this `KIND` of file: " + strings.Join(fileNames(), ", ")}, fileNames()...),
 			choice(cli.StringFlag{Name: "format", Value: "text", Usage: "`FORMAT` of stdout: text, markdown, or schema, which is JSON Schema of one kind, for editors"}, "text", "markdown", "schema"),
 		},
 		Description: `Examples:

@@ -55,16 +55,16 @@ func reportCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name:      "report",
-		Usage:     "report a stored run for people, CI, spreadsheets and dashboards; RUN is latest, an experiment's name for its newest, a directory, or part of an id",
+		Usage:     "write a report of a stored run, for people, CI, spreadsheets or dashboards; RUN is latest, an experiment's name for its newest, a directory, or part of an id",
 		ArgsUsage: "RUN",
 		Flags: []cli.Flag{
 			rootFlag(),
 			choice(cli.StringFlag{Name: "format", Usage: "`FORMAT`: " + strings.Join(names, ", ") + "; else what the ending of --output says, or text"}, names...),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write, whole or not at all, in the place of stdout"},
-			&cli.StringFlag{Name: "svg", Usage: "write each drawing of the report into `DIR`, as a file of its own"},
-			&cli.StringFlag{Name: "pdf", Usage: "the same as PDF, into `DIR`: vectors and text, with fonts in the file, and the colours of paper"},
-			&cli.StringFlag{Name: "csv", Usage: "write into `DIR` what each drawing draws"},
-			&cli.StringFlag{Name: "width", Value: "6.5in", Usage: "`WIDTH` to lay drawings out for, with a unit: in, cm, mm or pt"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead of stdout"},
+			&cli.StringFlag{Name: "svg", Usage: "write each drawing of the report into `DIR`, as SVG"},
+			&cli.StringFlag{Name: "pdf", Usage: "write each drawing into `DIR` as PDF, for a paper"},
+			&cli.StringFlag{Name: "csv", Usage: "write the numbers of each drawing into `DIR`"},
+			&cli.StringFlag{Name: "width", Value: "6.5in", Usage: "lay drawings out for `WIDTH`, with a unit: in, cm, mm or pt"},
 			&cli.StringFlag{Name: "text", Value: "8pt", Usage: "font `SIZE` of labels in drawings, with a unit: in, cm, mm or pt"},
 		},
 		Description: `Examples:

@@ -22,12 +22,12 @@ import (
 func reproduceCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "reproduce",
-		Usage:     "say of every claim of the papers whether runs here show it; --quick or --full makes the runs that are missing",
+		Usage:     "say of every claim of the papers whether stored runs show it; --quick or --full makes the missing runs",
 		ArgsUsage: "[PAPER...]",
 		Flags: []cli.Flag{
 			rootFlag(), outputFlag("text", "json", "md"),
-			&cli.BoolFlag{Name: "quick", Usage: "first run the small version of each experiment of which there is no run"},
-			&cli.BoolFlag{Name: "full", Usage: "first run each experiment of which there is no full run"},
+			&cli.BoolFlag{Name: "quick", Usage: "first run the small version of each experiment without a run"},
+			&cli.BoolFlag{Name: "full", Usage: "first run each experiment without a full run"},
 			&cli.StringFlag{Name: "experiments", Value: "experiments", Usage: "`DIR` with the experiments that ship with inabench"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
 		},
@@ -61,7 +61,7 @@ func reproduceAction(c *cli.Context) error {
 		}
 	}
 	if c.Bool("quick") && c.Bool("full") {
-		return usagef("--full makes the small runs, too, where they are the full ones", "--quick and --full are two ways to run")
+		return usagef("--full makes the small runs, too, where they are the full ones", "--quick and --full exclude each other")
 	}
 	shown, err := newestRuns(rootOf(c))
 	if err != nil {

@@ -34,12 +34,12 @@ func runCommand() *cli.Command {
 		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: append([]cli.Flag{
 			driverFlag(), setFlag(), switchFlag(), rootFlag(), predictorFlag(), outputFlag("text", "json", "junit"),
-			&cli.BoolFlag{Name: "quick", Usage: "run the small version that the experiment has of itself (its key quick), for a first look"},
-			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
+			&cli.BoolFlag{Name: "quick", Usage: "run the experiment's small version (its key quick), for a first look"},
+			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times, whatever the experiment says"},
 			choice(cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"}, "local", "slurm"),
-			&cli.StringFlag{Name: "resume", Usage: "`RUN` of the same sweep on Slurm that was cut off: only points that it lacks are computed"},
+			&cli.StringFlag{Name: "resume", Usage: "finish a sweep on Slurm that was cut off: compute only the points that `RUN` lacks"},
 			skipFlag("skip-preflight"),
-			&cli.StringFlag{Name: "sabotage", Usage: "give the testbed a fault on purpose, to see whether the verdict notices: `NAME[=PART]`, or list for what there is; never in a lab"},
+			&cli.StringFlag{Name: "sabotage", Usage: "inject a fault, to see whether the verdict notices: `NAME[=PART]`, or list for all; never in a lab"},
 			&cli.BoolFlag{Name: "reuse", Usage: "run on the emulation that inabench up brought up, and leave it up"},
 			upFlag(),
 			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
@@ -62,7 +62,7 @@ func runAction(c *cli.Context) error {
 	driver := c.String("on")
 	engine := c.String("engine")
 	if c.IsSet("resume") && engine != "slurm" {
-		return usagef("--engine slurm --resume RUN", "--resume takes over points that Slurm computed")
+		return usagef("--engine slurm --resume RUN", "--resume needs --engine slurm: it takes over points that Slurm computed")
 	}
 	if n := c.Int("repeat"); n < 0 || n > spec.MostRepeats {
 		return usagef("leave it out for as many as the experiment says", "--repeat %d: 1 to %d", n, spec.MostRepeats)

@@ -12,7 +12,7 @@ import (
 func sabotageCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "sabotage",
-		Usage: "list the faults that run --sabotage can give a testbed, and what an honest verdict on each is",
+		Usage: "list the faults of run --sabotage, and the honest verdict on each",
 		Flags: []cli.Flag{tableFlag()},
 		Description: `Example:
   inabench run --sabotage flip-sums experiments/quickstart.toml

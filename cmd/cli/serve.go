@@ -21,15 +21,15 @@ import (
 func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
-		Usage: "show all runs in a browser, those that go on included, until interrupted",
+		Usage: "serve all runs to a browser, also while they run, until interrupted",
 		Flags: []cli.Flag{
 			rootFlag(),
 			&cli.StringFlag{Name: "listen", Aliases: []string{"l"}, Value: "127.0.0.1:8080", EnvVars: []string{"INABENCH_LISTEN"},
-				Usage: "`ADDRESS` to listen on; if others can connect to it, they need a token. Port 0: any free port"},
-			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with the token to demand, also on this machine; none: a random one is printed where one is needed"},
-			&cli.BoolFlag{Name: "tls", Usage: "encrypt, with a certificate that is made now; its fingerprint is printed, to be compared with what the browser shows"},
-			&cli.StringFlag{Name: "tls-cert", Usage: "encrypt, with the certificate in `FILE`, PEM, with those that lead to its root"},
-			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with the key of --tls-cert, PEM"},
+				Usage: "listen on `ADDRESS`; other machines need a token. Port 0: any free port"},
+			&cli.StringFlag{Name: "token-file", Usage: "demand the token in `FILE`, also on this machine; default: a random one, printed where one is needed"},
+			&cli.BoolFlag{Name: "tls", Usage: "encrypt with a new certificate, whose fingerprint is printed to compare with the browser's"},
+			&cli.StringFlag{Name: "tls-cert", Usage: "encrypt with the certificate chain in `FILE`, PEM"},
+			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with the private key of --tls-cert, PEM"},
 		},
 		Description: `It only reads. Open the address that it prints in a browser; if it has a token,
 the browser needs that address only once. From elsewhere, without giving others
@@ -116,7 +116,7 @@ func certificateOf(c *cli.Context) (*tls.Certificate, error) {
 	cert, key := c.String("tls-cert"), c.String("tls-key")
 	switch {
 	case c.Bool("tls") && cert+key != "":
-		return nil, usagef("--tls makes a certificate, --tls-cert names one", "serve: --tls and --tls-cert")
+		return nil, usagef("--tls makes a certificate, --tls-cert names one", "serve: --tls and --tls-cert exclude each other")
 	case c.Bool("tls"):
 		made, err := serve.NewCertificate()
 		return &made, err

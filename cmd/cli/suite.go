@@ -18,7 +18,7 @@ import (
 func suiteCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "suite",
-		Usage:       "run a list of experiments in a night, and say what is different in the morning",
+		Usage:       "run a list of experiments every night, and say in the morning what changed",
 		Action:      group,
 		Subcommands: []*cli.Command{suiteRunCommand(), suiteCheckCommand(), suiteShowCommand()},
 	}
@@ -33,11 +33,11 @@ func (n nightError) exit() int     { return n.ExitCode() }
 func suiteRunCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "run",
-		Usage:     "run a suite: the riskiest items first, each in a process of its own; whatever happens to one, the night goes on",
+		Usage:     "run a suite, the riskiest items first; whatever happens to one, the next one runs",
 		ArgsUsage: "SUITE.toml",
 		Flags: []cli.Flag{
 			rootFlag(), outputFlag("text", "json", "junit", "md", "html"),
-			&cli.BoolFlag{Name: "resume", Usage: "go on with the newest night, if it was killed; else begin one"},
+			&cli.BoolFlag{Name: "resume", Usage: "go on with the newest night if it was killed; otherwise begin one"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
 		},
 		Description: `Examples:
@@ -71,7 +71,7 @@ func suiteRunCommand() *cli.Command {
 func suiteCheckCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "read a suite and its experiments, and name all their problems at once",
+		Usage:     "check a suite and its experiments: all errors at once",
 		ArgsUsage: "SUITE.toml",
 		Action: func(c *cli.Context) error {
 			s, err := suiteOf(c)
@@ -87,11 +87,11 @@ func suiteCheckCommand() *cli.Command {
 func suiteShowCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "show",
-		Usage:     "show what a suite would run tonight, in which order and why; or a night again",
+		Usage:     "show what a suite would run, in which order and why; or a past night",
 		ArgsUsage: "SUITE.toml",
 		Flags: []cli.Flag{
 			rootFlag(), outputFlag("text", "json", "junit", "md", "html"),
-			&cli.StringFlag{Name: "night", Usage: "show what `NIGHT` came to: latest, or part of its id"},
+			&cli.StringFlag{Name: "night", Usage: "show a past `NIGHT`: latest, or part of its id"},
 		},
 		Action: func(c *cli.Context) error {
 			s, err := suiteOf(c)

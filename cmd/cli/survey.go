@@ -30,11 +30,11 @@ import (
 // surveyFlags are those of `fidelity --random`.
 func surveyFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.IntFlag{Name: "random", Usage: "run `N` settings drawn at random, one after the other, each held against what is predicted of it"},
+		&cli.IntFlag{Name: "random", Usage: "run `N` random settings, one after the other, and compare each with its prediction"},
 		&cli.StringFlag{Name: "seed", Value: "1", Usage: "`SEED` of --random: a number, or any text, such as the hash of a commit"},
-		&cli.IntFlag{Name: "case", Value: 1, Usage: "`NUMBER` of the first setting that --random runs"},
-		&cli.StringFlag{Name: "keep", Usage: "leave the files of the settings that --random draws in `DIR`"},
-		&cli.Float64Flag{Name: "factor", Usage: "`FACTOR` of slow motion of all settings that --random draws, instead of what this machine carries"},
+		&cli.IntFlag{Name: "case", Value: 1, Usage: "with --random: begin with setting `NUMBER`"},
+		&cli.StringFlag{Name: "keep", Usage: "with --random: keep the files of the settings in `DIR`"},
+		&cli.Float64Flag{Name: "factor", Usage: "with --random: slow-motion `FACTOR` of all settings, instead of what this machine carries"},
 	}
 }
 

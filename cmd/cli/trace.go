@@ -42,10 +42,10 @@ func readFlags() []cli.Flag {
 		&cli.StringFlag{Name: "format-of", Usage: "`NAME` of FILE's format: " + strings.Join(formatNames(), ", ") + "; else its header decides"},
 		&cli.StringFlag{Name: "columns", Usage: "`MAPPING` of a file of another format, such as submit=arrival * 1ms,duration=run,gpus=n * 8: columns, or expressions of them; " +
 			"start and end may take the place of duration; id, model, source, user and value are optional"},
-		&cli.StringFlag{Name: "unit", Usage: "`DURATION` that a bare number of --columns counts, such as 1ms or 1h", Value: "1s"},
+		&cli.StringFlag{Name: "unit", Usage: "unit of numbers without one in --columns, as a `DURATION` such as 1ms or 1h", Value: "1s"},
 		&cli.StringFlag{Name: "where", Usage: "only rows of which `CONDITION` is true, such as status == \"Pass\" and gpus >= 1"},
-		&cli.StringFlag{Name: "rename-models", Usage: "other `NAMES` for models, such as resnet=resnet50,*=vgg16; that of * is for those on neither side"},
-		&cli.BoolFlag{Name: "lenient", Usage: "skip rows that are wrong, counting them, in place of refusing the file"},
+		&cli.StringFlag{Name: "rename-models", Usage: "rename models by `NAMES` such as resnet=resnet50,*=vgg16; * is for those on neither side"},
+		&cli.BoolFlag{Name: "lenient", Usage: "skip and count wrong rows instead of refusing the file"},
 		&cli.BoolFlag{Name: "list-skipped", Aliases: []string{"v", "verbose"}, Usage: "with --lenient: list on stderr what is wrong with every row that is skipped"},
 	}
 }
@@ -64,7 +64,7 @@ func traceFormat(c *cli.Context) (*trace.Format, error) {
 	var err error
 	switch {
 	case named != "" && columns != "":
-		return nil, usagef("", "both --format-of and --columns: one of them says what the columns are")
+		return nil, usagef("keep one of them", "--format-of and --columns exclude each other")
 	case c.IsSet("unit") && columns == "":
 		return nil, usagef("formats that are known have their unit", "--unit without --columns")
 	case named != "":
@@ -258,17 +258,17 @@ func count(n int) string { return human.Grouped(strconv.Itoa(n)) }
 func traceImportCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "import",
-		Usage:     "turn a published trace into one of inabench's own, cut to size",
+		Usage:     "convert a trace into inabench's format, cut to size",
 		ArgsUsage: "FILE.csv|-",
 		Flags: append(readFlags(),
 			traceFileFlag(),
 			&cli.StringSliceFlag{Name: "source", Usage: "only jobs of `NAME`, such as one virtual cluster; may be repeated"},
-			&cli.StringFlag{Name: "from", Usage: "only jobs submitted after so much `TIME` or later: seconds, or 36h"},
-			&cli.StringFlag{Name: "to", Usage: "only jobs submitted before so much `TIME`"},
+			&cli.StringFlag{Name: "from", Usage: "only jobs submitted at `TIME` or later: seconds, or 36h"},
+			&cli.StringFlag{Name: "to", Usage: "only jobs submitted before `TIME`"},
 			&cli.IntFlag{Name: "max-gpus", Usage: "drop jobs with more than `N` GPUs"},
-			&cli.BoolFlag{Name: "clamp", Usage: "with --max-gpus: give them so many instead of dropping them"},
-			&cli.IntFlag{Name: "sample", Usage: "draw `N` jobs"},
-			&cli.Uint64Flag{Name: "seed", Usage: "`N` that --sample draws by", Value: 1},
+			&cli.BoolFlag{Name: "clamp", Usage: "with --max-gpus: cut such jobs to so many GPUs instead of dropping them"},
+			&cli.IntFlag{Name: "sample", Usage: "keep `N` jobs, drawn at random"},
+			&cli.Uint64Flag{Name: "seed", Usage: "random seed `N` of --sample", Value: 1},
 			&cli.IntFlag{Name: "first", Usage: "only the first `N` jobs of what is left"},
 			&cli.Float64Flag{Name: "scale-submit", Usage: "multiply submissions by `FACTOR`; below 1 the load rises"},
 			&cli.Float64Flag{Name: "scale-duration", Usage: "multiply durations by `FACTOR`"},
@@ -393,20 +393,20 @@ func writeTrace(c *cli.Context, t *trace.Trace, note string) error {
 func traceGenerateCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "generate",
-		Usage: "make a trace: what jobs ask for, and when they come, drawn by a seed",
+		Usage: "generate a trace from a seed: what jobs ask for, and when they come",
 		Flags: []cli.Flag{
 			traceFileFlag(),
 			&cli.StringFlag{Name: "demand", Value: string(trace.Philly), Usage: "`DISTRIBUTION` of the GPUs that jobs ask for: philly, elasticflow " +
 				"or seren (as published of those clusters, which ties durations to them), poisson or normal, or a FILE.toml that trace fit made"},
 			&cli.IntFlag{Name: "jobs", Value: 1000, Usage: "`N` jobs"},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`N` that everything is drawn by"},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "random seed `N`"},
 			&cli.Float64Flag{Name: "load", Value: 0.8, Usage: "jobs arrive often enough to keep this `PART` of --gpus busy; of a fit only where it is given"},
 			&cli.IntFlag{Name: "gpus", Value: 256, Usage: "`N` GPUs of the cluster that --load is of"},
-			&cli.Float64Flag{Name: "rate", Usage: "`N` jobs a second, in place of --load and --gpus"},
-			&cli.Float64Flag{Name: "mean", Value: 8, Usage: "`GPUS` of a job on average, of poisson and normal"},
+			&cli.Float64Flag{Name: "rate", Usage: "`N` jobs/s, instead of --load and --gpus"},
+			&cli.Float64Flag{Name: "mean", Value: 8, Usage: "mean `GPUS` of a job, of poisson and normal"},
 			&cli.Float64Flag{Name: "stddev", Value: 4, Usage: "standard deviation in `GPUS`, of normal"},
 			&cli.IntFlag{Name: "max-gpus", Usage: "no job asks for more than `N` GPUs; such are drawn again"},
-			&cli.StringFlag{Name: "mean-duration", Usage: "`TIME` that jobs run on average, exponentially distributed: seconds, or 2h; else durations are those of --demand, or Philly's"},
+			&cli.StringFlag{Name: "mean-duration", Usage: "mean run `TIME` of jobs, exponentially distributed: seconds, or 2h; else durations are those of --demand, or Philly's"},
 			&cli.StringSliceFlag{Name: "models", Usage: "`NAMES` that jobs' models are drawn from with equal chances, separated by commas; none: they have no model",
 				Value: cli.NewStringSlice(trace.NetPackModels()...)},
 		},
@@ -432,7 +432,7 @@ func traceGenerateAction(c *cli.Context) error {
 	}
 	if c.IsSet("rate") {
 		if c.IsSet("load") || c.IsSet("gpus") {
-			return usagef("one gives the other", "both --rate and --load or --gpus")
+			return usagef("keep one of them: one gives the other", "--rate and --load or --gpus exclude each other")
 		}
 		g.Load, g.Capacity = 0, 0
 	}
@@ -441,7 +441,7 @@ func traceGenerateAction(c *cli.Context) error {
 	}
 	for name, needs := range map[string]bool{"mean": g.Demand.Shaped(), "stddev": g.Demand == trace.Normal} {
 		if c.IsSet(name) && !needs {
-			return usagef("", "--%s says nothing of --demand %s", name, g.Demand)
+			return usagef("leave it out", "--%s has no effect with --demand %s", name, g.Demand)
 		}
 	}
 	var err error
@@ -491,11 +491,11 @@ func fromFit(c *cli.Context, g *trace.Generator) error {
 func traceFitCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "fit",
-		Usage:     "find what a generator needs to make jobs like those of a trace",
+		Usage:     "fit a generator to a trace",
 		ArgsUsage: "FILE.csv|-",
 		Flags: append(readFlags(),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: stdin, DefaultText: "stdout", Usage: "`FILE.toml` to write the fit to; - is stdout"},
-			&cli.Uint64Flag{Name: "seed", Usage: "`N` by which jobs are generated, to see how alike they are", Value: 1},
+			&cli.Uint64Flag{Name: "seed", Usage: "random seed `N` of the jobs that the fit is compared with", Value: 1},
 		),
 		Description: `The fit has how often jobs come, in bursts and by the hour where that is
 clear, sizes, how long jobs of each size run, and sources. How alike jobs

@@ -36,7 +36,7 @@ import (
 
 // upFlag says which emulation of those that are up; if there is one, it is that one.
 func upFlag() cli.Flag {
-	return &cli.StringFlag{Name: "name", Aliases: []string{"n"}, EnvVars: []string{"INABENCH_UP"}, Usage: "`NAME` of the emulation, where several are up"}
+	return &cli.StringFlag{Name: "name", Aliases: []string{"n"}, EnvVars: []string{"INABENCH_UP"}, Usage: "`NAME` of the emulation, if several are up"}
 }
 
 // connectVerb is the hidden verb that connects stdin and stdout to a host's SSH server, for ssh's ProxyCommand.
@@ -45,12 +45,12 @@ const connectVerb = "up-connect"
 func upCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "up",
-		Usage:     "bring an emulation up that stays, in the background: of an inventory, or as an experiment wants it",
+		Usage:     "start an emulation that stays up in the background, for an inventory or an experiment",
 		ArgsUsage: "FILE.toml",
 		Flags: []cli.Flag{
 			setFlag(), switchFlag(), skipFlag("skip-preflight"),
 			&cli.StringFlag{Name: "name", Aliases: []string{"n"}, Usage: "`NAME` for it; otherwise that of the file"},
-			&cli.DurationFlag{Name: "for", Value: 8 * time.Hour, Usage: "the emulation ends by itself after `DURATION`, such as 30m, or when a run that began on it before then ends"},
+			&cli.DurationFlag{Name: "for", Value: 8 * time.Hour, Usage: "stop after `DURATION`, such as 30m, or when a run that began before then ends"},
 			&cli.BoolFlag{Name: "foreground", Usage: "stay in this terminal, until Ctrl-C"},
 		},
 		Description: `Examples:
@@ -72,7 +72,7 @@ func upAction(c *cli.Context) error {
 	}
 	lasts := c.Duration("for")
 	if lasts <= 0 {
-		return usagef("--for 30m", "--for %v: an emulation stays up for longer than that", lasts)
+		return usagef("--for 30m", "--for %v: too short for an emulation", lasts)
 	}
 	src, err := readFile(path)
 	if err != nil {
@@ -297,9 +297,9 @@ func (e saidError) exit() int     { return e.code }
 func downCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "down",
-		Usage:     "take an emulation down that is up",
+		Usage:     "stop an emulation",
 		ArgsUsage: "[NAME ...]",
-		Flags:     []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "all that this user has up"}},
+		Flags:     []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "all emulations of this user"}},
 		Action: func(c *cli.Context) error {
 			names := c.Args().Slice()
 			if c.Bool("all") {
@@ -365,7 +365,7 @@ func psCommand() *cli.Command {
 func execCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "exec",
-		Usage:     "run a command on a host of an emulation that is up; its exit code is this one's",
+		Usage:     "run a command on a host of an emulation that is up, and exit with its exit code",
 		ArgsUsage: "HOST -- COMMAND ...",
 		Flags:     []cli.Flag{upFlag()},
 		Action: func(c *cli.Context) error {

@@ -152,7 +152,7 @@ func Positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | in
 func (c *Checker) emulation() {
 	e := &c.Spec.Emulation
 	if e.Offload && e.Switch == string(inventory.BMv2) {
-		c.KeyProblemf("emulation.offload", "leave it out, or take emulation.switch = \"soft\"", "BMv2 forwards packets one by one")
+		c.KeyProblemf("emulation.offload", "leave it out, or take emulation.switch = \"soft\"", "offload has no effect on BMv2, which forwards packets one by one")
 	}
 	given := c.Has("emulation.factor")
 	switch {
@@ -188,7 +188,7 @@ func (c *Checker) switches() {
 		c.Problemf("switch.addressing", "write slots_ratio = 0.5, or slots", "atp addressing needs the number of slots a job picks")
 	}
 	if sw.Slots > 0 && sw.Aggregators > 0 && sw.Slots > sw.Aggregators {
-		c.Problemf("switch.slots", "", "%d slots out of %d aggregators", sw.Slots, sw.Aggregators)
+		c.Problemf("switch.slots", "", "slots = %d, but jobs have %d aggregators to pick from", sw.Slots, sw.Aggregators)
 	}
 	if c.Lab != nil && sw.Aggregators > c.Lab.aggregators {
 		c.Problemf("switch.aggregators", "", "no switch of %s has %d aggregators (the largest has %d)",
@@ -265,7 +265,7 @@ func (c *Checker) job(j *Job) {
 		c.Problemf(j.At+".iterations", `add message = "64MiB", or a model`, "a plain stream has no iterations")
 	}
 	if j.Collective == "ring" && c.Has(j.At+".ps") {
-		c.Problemf(j.At+".ps", "", "a ring has no parameter server")
+		c.Problemf(j.At+".ps", "leave ps out", "a ring has no parameter server")
 	}
 	if c.Has(j.At+".hosts") && len(j.Hosts) == 0 && !c.Reported(j.At+".hosts") {
 		c.Problemf(j.At+".hosts", "", "job without workers")
@@ -344,7 +344,7 @@ func (c *Checker) measure() {
 		if !c.Has(at) {
 			at = "measure.duration"
 		}
-		c.Problemf(at, "", "a measurement of %v has no room for two readings every %v", m.Duration, m.Interval)
+		c.Problemf(at, "measure for longer, or read more often", "a measurement of %v has no room for two readings every %v", m.Duration, m.Interval)
 	}
 }
 
@@ -356,18 +356,18 @@ func (c *Checker) precision() {
 	}
 	if !c.Has("measure.precision") {
 		if c.Has("measure.most") {
-			c.Problemf("measure.most", `add precision = "5%"`, "most is of repeats that a precision ends")
+			c.Problemf("measure.most", `add precision = "5%"`, "most has no effect without precision")
 		}
 		return
 	}
 	switch known := c.Spec.Study().Metrics().compared(); {
 	case len(known) == 0:
-		c.Problemf("measure.precision", "write repeats", "reports list no figures of %v tables by which repeats could end", c.Spec.Kind())
+		c.Problemf("measure.precision", "write repeats", "precision has no figure to go by: reports of %v tables list none", c.Spec.Kind())
 	case len(c.Spec.Summary) == 0:
-		c.Problemf("measure.precision", fmt.Sprintf("write summary = [%q]", known[0]), "precision is of the summary's first metric, and there is no summary")
+		c.Problemf("measure.precision", fmt.Sprintf("write summary = [%q]", known[0]), "precision needs a summary: it is of the summary's first metric")
 	}
 	if c.Has("measure.repeats") && m.Repeats > 0 && m.Repeats < results.LeastRepeats {
-		c.Problemf("measure.repeats", fmt.Sprintf("leave it out, or write at least %d", results.LeastRepeats), "%d repeats are too few to look at an interval that may end them", m.Repeats)
+		c.Problemf("measure.repeats", fmt.Sprintf("leave it out, or write at least %d", results.LeastRepeats), "%d repeats are too few for precision", m.Repeats)
 	}
 	if m.Most > 0 && m.Most < m.Fewest() && !c.Reported("measure.repeats") {
 		at := "measure.repeats"

@@ -59,7 +59,7 @@ func (c *Checker) programs() {
 	}
 	rooms, err := c.Lab.programs()
 	if err != nil {
-		c.Problemf("inventory", "compile the program again; docs/LAB.md says what its annotation inabench may have", "%v", err)
+		c.Problemf("inventory", "compile the program again; docs/SWITCHES.md says what its annotation inabench may have", "%v", err)
 	}
 	if len(rooms) == 0 {
 		return

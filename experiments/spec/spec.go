@@ -309,7 +309,7 @@ func (ks Kinds) Parse(name string, text []byte, inv *inventory.Inventory, sets .
 		}
 	}
 	if inv == nil && !f.Has("inventory") && s.Topology() == nil {
-		f.KeyProblemf("", "", "missing inventory")
+		f.KeyProblemf("", `write inventory = "rack.toml", or a [fat_tree] table`, "missing inventory")
 	}
 	problems = append(problems, s.loadModels(f)...)
 	problems = append(problems, s.expand(f)...)

@@ -61,7 +61,7 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 		if s.Measure.Precision > 0 {
 			at = "measure.precision"
 		}
-		f.Problemf(at, "", "%d points, %d times each: at most %d measurements in all", total, n, MostMeasured)
+		f.Problemf(at, "sweep fewer values, or take fewer repeats", "%d points, %d times each: at most %d measurements in all", total, n, MostMeasured)
 	}
 	if !ok || len(axes) == 0 {
 		s.check(f, built.of(s, f))

@@ -63,7 +63,7 @@ func (f *File) Key(schema any, dotted string) (Key, error) {
 		return Key{}, WithHint("one of its keys: "+strings.Join(names(fs), ", "), "%q is a table", dotted)
 	}
 	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
-		return Key{}, WithHint("", "%q is an array of tables", dotted)
+		return Key{}, WithHint("name one of them, and its key: "+dotted+".NAME.KEY", "%q is an array of tables", dotted)
 	}
 	k.Type = t
 	return k, nil

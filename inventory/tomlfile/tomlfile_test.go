@@ -211,7 +211,7 @@ func TestSet(t *testing.T) {
 		{"switch.lanes=x", `--set switch.lanes=x: switch.lanes is a string, want a whole number`},
 		{"host.q.name=x", `--set host.q.name=x: no host "q": known: a, b`},
 		{"host.a=x", `--set host.a=x: "host.a" is a table: one of its keys: name, nic`},
-		{"host=x", `--set host=x: "host" is an array of tables`},
+		{"host=x", `--set host=x: "host" is an array of tables: name one of them, and its key: host.NAME.KEY`},
 		{"version.x=1", `--set version.x=1: "version" has no key "x": it is not a table`},
 		{"switch.lanes", `--set switch.lanes: not an assignment: write key=value`},
 	} {

@@ -18,7 +18,8 @@
 //   - Statistical mode alone: kept results (synchronous mode) fit, but not beside it.
 //
 // p4c's front end accepts it (p4c 1.2.5.16, with the tna.p4 of its Tofino back end); no back
-// end has compiled it to a chip's stages, and no chip has run it. Treat it as a beginning.
+// end has compiled it to a chip's stages, and no chip has run it. Treat it as a beginning:
+// docs/SWITCHES.md lists the limits of a Tofino 1 that it exceeds.
 
 #include <core.p4>
 #include <tna.p4>
