@@ -460,21 +460,30 @@ func (d *Dir) WriteFile(name string, data []byte) error {
 	return nil
 }
 
-// aside is what names of directories begin with that are being removed.
+// aside is what names of directories begin with that are being removed; a ULID follows, which nobody else's directory has.
 const aside = ".gone-"
 
 // Remove removes a directory from its parent: out of sight in one step, then what is in it. What is left of
 // that when it is killed is for Sweep. The error wraps fs.ErrNotExist where somebody else was faster.
 func Remove(parent, name string) error {
-	if err := PutAside(parent, name); err != nil {
+	path, err := PutAside(parent, name)
+	if err != nil {
 		return err
 	}
-	return removeAll(filepath.Join(parent, aside+name))
+	return removeAll(path)
 }
 
-// PutAside is the first step of Remove: Sweep does the rest.
-func PutAside(parent, name string) error {
-	return os.Rename(filepath.Join(parent, name), filepath.Join(parent, aside+name))
+// PutAside is the first step of Remove, and where the directory is then: Sweep does the rest.
+func PutAside(parent, name string) (path string, err error) {
+	path = filepath.Join(parent, aside+ulid.Make().String())
+	return path, os.Rename(filepath.Join(parent, name), path)
+}
+
+// isAside says whether a directory is one that was put aside: none of others that is called so, and no link.
+func isAside(e fs.DirEntry) bool {
+	id, ok := strings.CutPrefix(e.Name(), aside)
+	_, err := ulid.ParseStrict(id)
+	return ok && err == nil && e.IsDir()
 }
 
 // removeAll removes a directory, also beside another who does.
@@ -501,7 +510,7 @@ func Sweep(parent, record string) error {
 	for _, e := range entries {
 		path := filepath.Join(parent, e.Name())
 		switch {
-		case strings.HasPrefix(e.Name(), aside):
+		case isAside(e):
 			errs = append(errs, removeAll(path))
 		case !e.IsDir() || !ofRun(e.Name()) || Running(path):
 		case isFile(filepath.Join(path, record)):

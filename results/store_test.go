@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -510,6 +511,33 @@ func TestSweep(t *testing.T) {
 		if there := err == nil; there != (name == filepath.Base(live.Path) || want && name != "notes" && !results.IsRun(filepath.Join(root, name))) {
 			t.Errorf("what %s reserved is there: %v", name, there)
 		}
+	}
+}
+
+// TestSweepAside: what Remove left when it was killed goes; what others call so, files and links stay.
+func TestSweepAside(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	const ours = ".gone-01JD4K7Q3ZT9V8B6N2XHFQW5M"
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(root, ours+"A", "raw"), 0o777), os.Mkdir(filepath.Join(root, ".gone-notes"), 0o777),
+		os.WriteFile(filepath.Join(root, ours+"B"), nil, 0o666), os.Symlink(elsewhere, filepath.Join(root, ours+"C")),
+		os.Mkdir(filepath.Join(root, "run"), 0o777), results.Remove(root, "run"), results.Sweep(root, results.RecordFile),
+	); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{ours + "B", ours + "C", ".gone-notes"}; !slices.Equal(left, want) {
+		t.Errorf("%q are left, want %q", left, want)
+	}
+	if err := results.Remove(root, "run"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what is gone is removed: %v", err)
 	}
 }
 

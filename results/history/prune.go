@@ -70,7 +70,7 @@ func (x *Index) remove(some []Run, dry bool) (removed []Run, left, err error) {
 			continue
 		}
 		if !dry {
-			switch err := results.PutAside(x.root, r.Dir); {
+			switch _, err := results.PutAside(x.root, r.Dir); {
 			case errors.Is(err, fs.ErrNotExist):
 				continue // somebody else does it
 			case errors.Is(err, fs.ErrPermission):

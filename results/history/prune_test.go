@@ -138,7 +138,7 @@ func TestPrune(t *testing.T) {
 		}
 		stay[dir] = "no run"
 	}
-	if err := os.MkdirAll(filepath.Join(root, ".gone-2026", "raw"), 0o777); err != nil { // by one that was killed
+	if err := os.MkdirAll(filepath.Join(root, ".gone-01JD4K7Q3ZT9V8B6N2XHFQW5MC", "raw"), 0o777); err != nil { // by one that was killed
 		t.Fatal(err)
 	}
 	if _, err := x.Prune(t.Context(), 0, true); err == nil {
