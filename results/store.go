@@ -54,6 +54,10 @@ const MaxRecord = 256 << 20
 // in memory as a Point: one of 1,000 points has some 100,000.
 const maxValues = 3_000_000
 
+// maxDeep is how deep objects and lists of a run.json may be within each other: those of a Record are some ten deep. Each is
+// indented by its depth.
+const maxDeep = 100
+
 // Schema is the version of the record that this package writes.
 const Schema = 1
 
@@ -320,8 +324,8 @@ func (d *Dir) Save(rec *Record) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
 	}
-	if len(data) >= MaxRecord || valuesOf(data) > maxValues { // the old one stays, which somebody can read
-		return fmt.Errorf("write %s: %d MB: %w", filepath.Join(d.Path, RecordFile), len(data)>>20, bounded.ErrTooLarge)
+	if err := oversize(data); err != nil || len(data) >= MaxRecord { // the old one stays, which somebody can read
+		return fmt.Errorf("write %s: %d MB: %w", filepath.Join(d.Path, RecordFile), len(data)>>20, cmp.Or(err, bounded.ErrTooLarge))
 	}
 	err = d.WriteFile(RecordFile, append(data, '\n'))
 	if d.reserved.Load() > 0 { // it goes on: the last one will be larger
@@ -682,8 +686,8 @@ func ReadRecord(dir string) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read run: %w", err)
 	}
-	if n := valuesOf(data); n > maxValues {
-		return nil, fmt.Errorf("read run %s: %d objects: %w", path, n, bounded.ErrTooLarge)
+	if err := oversize(data); err != nil {
+		return nil, fmt.Errorf("read run %s: %w", path, err)
 	}
 	rec := new(Record)
 	if err := json.Unmarshal(data, rec); err != nil {
@@ -698,22 +702,18 @@ func ReadRecord(dir string) (*Record, error) {
 	return rec, nil
 }
 
-// valuesOf counts what of a JSON text may become much in memory: objects, lists, and elements of lists that a Record has
-// structs in, whatever they are in the text.
-func valuesOf(text []byte) (n int) {
-	const deepest = 10_000 // encoding/json's own
-	var lists []bool       // that are open, and whether their elements are structs; false of an object
-	var key []byte         // the last text
-	for i := 0; i < len(text) && n <= maxValues && len(lists) < deepest; i++ {
+// oversize is an error, which wraps bounded.ErrTooLarge, of a JSON text that becomes too much in memory, or where it is written
+// again: too many objects, lists, and elements of lists that a Record has structs in, whatever they are in the text, or too
+// deep within each other.
+func oversize(text []byte) error {
+	n := 0
+	var lists []bool // that are open, and whether their elements are structs; false of an object
+	var key []byte   // the last text
+	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			from := i + 1
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-			key = text[from:min(i, len(text))]
+			after := afterString(text, i)
+			key, i = text[i+1:max(i+1, after-1)], after-1
 		case '{':
 			n++
 			lists, key = append(lists, false), nil
@@ -729,8 +729,14 @@ func valuesOf(text []byte) (n int) {
 				n++
 			}
 		}
+		switch {
+		case n > maxValues:
+			return fmt.Errorf("%d objects: %w", n, bounded.ErrTooLarge)
+		case len(lists) > maxDeep:
+			return fmt.Errorf("objects %d deep: %w", len(lists), bounded.ErrTooLarge)
+		}
 	}
-	return n
+	return nil
 }
 
 // structLists are the keys of a Record, and of all that is in it, that have lists of something large.

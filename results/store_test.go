@@ -445,6 +445,7 @@ func TestReadBounded(t *testing.T) {
 		{"nothing instead of points", `{"schema":1,"points":[` + strings.Repeat("null,", 3_000_000) + `null]}`, bounded.ErrTooLarge},
 		{"numbers instead of points", `{"schema":1,"POINTS":[` + strings.Repeat("0,", 3_000_000) + `0]}`, bounded.ErrTooLarge},
 		{"lists without anything", `{"schema":1,"curves":[[` + strings.Repeat("[],", 3_000_000) + `[]]]}`, bounded.ErrTooLarge},
+		{"lists in lists", `{"schema":1,"points":[{"params":{"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}]}`, bounded.ErrTooLarge},
 		{"braces in a text", `{"schema":1,"title":"\"` + strings.Repeat("{n", 2_000_000) + `\\"}`, nil},
 	} {
 		dir := t.TempDir()
