@@ -92,12 +92,12 @@ func AgreementSVG(a Agreement) string {
 		}
 	}
 	for _, p := range points {
-		s.Marker(p.Title, p.Group, px(p.X), py(p.Y), false)
+		s.marker(p.Title, p.Group, px(p.X), py(p.Y), 1)
 	}
 	x, y := right+28, top+4
 	for i, g := range a.Groups {
 		if slices.ContainsFunc(points, func(p AgreementPoint) bool { return p.Group == i }) {
-			s.Marker("", i, x+6, y-4, false)
+			s.marker("", i, x+6, y-4, 1)
 			s.Text("small", "start", x+20, y, Clip(g, 11, w-x-30))
 			y += 20
 		}

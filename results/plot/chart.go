@@ -221,7 +221,7 @@ func (c *Chart) key(width float64) (out []piece) {
 			if c.Lines {
 				s.Line("rate "+cl, x-3, y-4, x+13, y-4)
 			}
-			s.Marker("", se.Colour, x+5, y-4, false)
+			s.marker("", se.Colour, x+5, y-4, 1)
 			s.Text("name "+cl, "start", x+20, y, name)
 		}})
 	}
@@ -467,7 +467,7 @@ func (c *Chart) curves() string {
 				for k := range shapes {
 					at := int((float64(k) + (float64(i)+0.5)/float64(n)) / shapes * float64(len(se.Points)))
 					if at < len(se.Points) {
-						s.marker(se.Name, se.Colour, join[2*at], join[2*at+1], false, 0.85)
+						s.marker(se.Name, se.Colour, join[2*at], join[2*at+1], 0.85)
 					}
 				}
 			}
@@ -485,7 +485,7 @@ func (c *Chart) curves() string {
 					s.Line("whisk "+cl, x-3, py(p.Hi), x+3, py(p.Hi))
 				}
 			}
-			s.marker(p.Title, se.Colour, x, py(p.Y), false, size(x, py(p.Y)))
+			s.marker(p.Title, se.Colour, x, py(p.Y), size(x, py(p.Y)))
 			if p.Outcome == results.Fail {
 				s.Leaf("", "circle", "class", "bad", "cx", Num(x), "cy", Num(py(p.Y)), "r", "8.5")
 			}
@@ -619,7 +619,7 @@ func (c *Chart) dotPlot() string {
 			if p.Hi > p.Lo {
 				s.Line("whisk "+cl, px(p.Lo), y, px(p.Hi), y)
 			}
-			s.Marker(p.Title, se.Colour, px(p.Y), y, false)
+			s.marker(p.Title, se.Colour, px(p.Y), y, 1)
 			if p.Outcome == results.Fail {
 				s.Leaf("", "circle", "class", "bad", "cx", Num(px(p.Y)), "cy", Num(y), "r", "8.5")
 			}
@@ -640,9 +640,9 @@ func dashFor(gate bool) string {
 	return "stroke-dasharray:.5 3;stroke-width:2"
 }
 
-// Widened is the range of a history's axis: 2 % at least, since what differs by less should not look
+// widened is the range of a history's axis: 2 % at least, since what differs by less should not look
 // like much.
-func Widened(lo, hi float64) (float64, float64) {
+func widened(lo, hi float64) (float64, float64) {
 	if pad := 0.01*max(math.Abs(lo), math.Abs(hi)) - (hi-lo)/2; pad > 0 {
 		return lo - pad, hi + pad
 	}

@@ -44,7 +44,7 @@ func (n Nights) SVG() string {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	medians := make([]float64, len(n.Marks))
 	for i, m := range n.Marks {
-		medians[i] = medianOf(m.Figures)
+		medians[i] = results.Median(m.Figures)
 		lo, hi = min(lo, slices.Min(m.Figures)), max(hi, slices.Max(m.Figures))
 	}
 	s := new(Canvas)
@@ -53,7 +53,7 @@ func (n Nights) SVG() string {
 		s.Close("svg")
 		return s.b.String()
 	}
-	lo, hi = Widened(lo, hi)
+	lo, hi = widened(lo, hi)
 	ticks := Ticks(lo, hi, 5)
 	first, last := ticks[0], ticks[len(ticks)-1]
 	div, unit := AxisUnit(max(math.Abs(first), math.Abs(last)), n.Unit)
@@ -79,7 +79,7 @@ func (n Nights) SVG() string {
 		if i+1 < len(edges) {
 			to = edges[i+1]
 		}
-		level := py(medianOf(medians[from:to]))
+		level := py(results.Median(medians[from:to]))
 		s.Line("pred c1", px(float64(from)-0.4), level, px(float64(to-1)+0.4), level)
 	}
 	free := left // where the next step's text may begin
@@ -123,10 +123,4 @@ func (n Nights) describe(medians []float64) string {
 		}
 	}
 	return text
-}
-
-func medianOf(v []float64) float64 {
-	sorted := slices.Sorted(slices.Values(v))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -92,7 +92,7 @@ func (c *Scatter) SVG() string {
 		}
 	}
 	for _, p := range c.Points {
-		s.Marker(p.Title, 0, px(p.X), py(p.Y), false)
+		s.marker(p.Title, 0, px(p.X), py(p.Y), 1)
 		if p.Outcome == results.Fail {
 			s.Leaf("", "circle", "class", "bad", "cx", Num(px(p.X)), "cy", Num(py(p.Y)), "r", "8.5")
 		}
