@@ -3,6 +3,7 @@ package results
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,6 +96,31 @@ func (s *Sample) Held() bool { return s.Metric == "job_hold_seconds" && !s.Gauge
 
 // Carried says that a sample counts bytes, from which rates are drawn.
 func (s *Sample) Carried() bool { return s.Unit == "B" && !s.Gauge }
+
+// LinkBytes are the bytes that links have carried, of those links that are wanted: as their senders count them, where these do, and
+// by the counter that was read most often.
+func LinkBytes(samples []Sample, wanted func(link string) bool) map[string]Series {
+	var read Readings
+	for i := range samples {
+		if s := &samples[i]; s.Carried() && wanted(s.Of) {
+			read.Add(*s)
+		}
+	}
+	worth := func(of Reader, s Series) int {
+		if strings.Contains(of.Metric, "tx") {
+			return len(s.T) + 1<<30
+		}
+		return len(s.T)
+	}
+	out, from := map[string]Series{}, map[string]Reader{}
+	for of, s := range read.All() {
+		best, known := from[of.Of]
+		if !known || cmp.Or(cmp.Compare(worth(best, out[of.Of]), worth(of, s)), cmp.Compare(of.Source, best.Source), cmp.Compare(of.Metric, best.Metric)) < 0 {
+			out[of.Of], from[of.Of] = s, of
+		}
+	}
+	return out
+}
 
 func (d *Dir) samples(add func(*Sample)) error {
 	path := filepath.Join(d.Path, SamplesFile)

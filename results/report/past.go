@@ -169,29 +169,20 @@ func (s PastSeries) SVG(id string) string {
 // drawOccupancy draws how many aggregators each job held at each switch, over time: by Little's law the
 // rate at which the time that they were held grows, as the switches count it.
 func (s *sheet) drawOccupancy(rec *results.Record, samples []results.Sample) (out []panel) {
-	type subject struct{ source, of string }
-	series := map[subject]*results.Series{}
-	var order []subject
-	for _, x := range samples {
-		if !x.Held() {
-			continue
+	var read results.Readings
+	for i := range samples {
+		if samples[i].Held() {
+			read.Add(samples[i])
 		}
-		k := subject{x.Source, x.Of}
-		if series[k] == nil {
-			series[k] = &results.Series{}
-			order = append(order, k)
-		}
-		one := series[k]
-		one.T, one.V = append(one.T, x.T), append(one.V, x.Value)
 	}
 	bySwitch := map[string]*plot.Chart{}
 	var switches []string
-	for _, k := range order {
-		job, sw, ok := strings.Cut(k.of, "@")
+	for of, series := range read.All() {
+		job, sw, ok := strings.Cut(of.Of, "@")
 		if !ok {
-			job, sw = k.of, k.source
+			sw = of.Source
 		}
-		rates := thin(*series[k], maxVertices).Rates()
+		rates := thin(series, maxVertices).Rates()
 		var points []plot.Point
 		held := false
 		for i, t := range rates.T {

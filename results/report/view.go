@@ -609,26 +609,11 @@ const maxVertices = 400
 // drawTimelines draws each busy link's rate over time, all in one unit. left is how
 // many were not drawn.
 func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (plots []panel, unit string, left int) {
-	links := map[string]results.Link{}
+	links := map[string]bool{}
 	for _, l := range rec.Topology.Links {
-		links[l.Name] = l
+		links[l.Name] = true
 	}
-	type origin struct{ source, metric string }
-	byLink := map[string]map[origin]*results.Series{}
-	for _, x := range samples {
-		if _, ok := links[x.Of]; !ok || !x.Carried() {
-			continue
-		}
-		o := origin{x.Source, x.Metric}
-		if byLink[x.Of] == nil {
-			byLink[x.Of] = map[origin]*results.Series{}
-		}
-		if byLink[x.Of][o] == nil {
-			byLink[x.Of][o] = &results.Series{}
-		}
-		one := byLink[x.Of][o]
-		one.T, one.V = append(one.T, x.T), append(one.V, x.Value)
-	}
+	carried := results.LinkBytes(samples, func(link string) bool { return links[link] })
 	predicted := map[string]bool{}
 	gatedFirst := linkPredictor(rec)
 	end := 0.0
@@ -644,26 +629,11 @@ func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (pl
 	}
 	var drawn []*plot.Timeline
 	for _, l := range rec.Topology.Links {
-		var best *results.Series
-		var from origin
-		// What left the sender is the link's rate; the more readings the better.
-		score := func(o origin, s *results.Series) int {
-			n := len(s.T)
-			if strings.Contains(o.metric, "tx") {
-				n += 1 << 30
-			}
-			return n
-		}
-		for o, s := range byLink[l.Name] {
-			if best == nil || score(o, s) > score(from, best) ||
-				score(o, s) == score(from, best) && cmp.Or(cmp.Compare(o.source, from.source), cmp.Compare(o.metric, from.metric)) < 0 {
-				best, from = s, o
-			}
-		}
-		if best == nil {
+		series, ok := carried[l.Name]
+		if !ok {
 			continue
 		}
-		kept := thin(*best, maxVertices)
+		kept := thin(series, maxVertices)
 		var rates []plot.RateSpan
 		busy := predicted[l.Name]
 		for i := 1; i < len(kept.T); i++ {
@@ -770,8 +740,8 @@ func LinkLoads(rec *results.Record) (map[string]plot.LinkLoad, string) {
 	name, most := "", -1.0
 	cells := results.Settings(rec.Points)
 	for ci := range cells {
+		one := data(cells[ci:ci+1], "link_rate", func(string) bool { return true })
 		for phase := range cells[ci].Phases {
-			one := data(cells[ci:ci+1], "link_rate", func(string) bool { return true })
 			loads := map[string]plot.LinkLoad{}
 			sum := 0.0
 			for _, d := range one {
