@@ -934,7 +934,7 @@ func correlate(e Expect, each []held) Check {
 		x, y = append(x, c.Predicted), append(y, c.Measured)
 		out.Kind, out.Repeats = c.Kind, min(out.Repeats, c.Repeats)
 	}
-	r, lo, hi := pearson(x, y)
+	r, lo, hi := PearsonInterval(x, y)
 	if !human.Finite(r) {
 		out.Repeats = 0
 		out.inconclusive(fmt.Sprintf("no correlation of %d figures", len(x)))
@@ -946,9 +946,9 @@ func correlate(e Expect, each []held) Check {
 	return out
 }
 
-// pearson is the correlation of two series with its 95 % interval (Fisher 1915); NaN
+// PearsonInterval is the correlation of two series with its 95 % interval (Fisher 1915); NaN
 // where one does not vary, or there are fewer than four pairs.
-func pearson(x, y []float64) (r, lo, hi float64) {
+func PearsonInterval(x, y []float64) (r, lo, hi float64) {
 	if len(x) < 4 {
 		return math.NaN(), 0, 0
 	}

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+	"encoding/csv"
 	"fmt"
 	"html/template"
 	"slices"
@@ -194,7 +196,7 @@ func (s *sheet) drawOccupancy(rec *results.Record, samples []results.Sample) (ou
 		}
 		c := bySwitch[sw]
 		if c == nil {
-			c = &plot.Chart{Title: "Aggregators held at " + sw, Measure: "aggregators", Unit: "1", XLabel: "time", XUnit: "s", Observed: string(kindOf(rec)), Lines: true, Width: s.width}
+			c = &plot.Chart{Title: "Aggregators held at " + sw, Measure: "aggregators", Unit: "1", XLabel: "time", XUnit: "s", Observed: string(cmp.Or(rec.Kind, results.Measured)), Lines: true, Width: s.width}
 			bySwitch[sw], switches = c, append(switches, sw)
 		}
 		c.Series = append(c.Series, plot.Series{Name: job, Colour: s.colour(job), Points: points})
@@ -226,30 +228,16 @@ func (s *sheet) drawOccupancy(rec *results.Record, samples []results.Sample) (ou
 // maxOccupancy is how many switches are drawn.
 const maxOccupancy = 8
 
-func kindOf(rec *results.Record) results.Kind {
-	if rec.Kind == "" {
-		return results.Measured
-	}
-	return rec.Kind
-}
-
 // csvText is rows as the script of the page saves them.
 func csvText(rows [][]string) string {
 	var b strings.Builder
+	out := csv.NewWriter(&b)
 	for _, r := range rows {
-		for i, c := range results.CSVRow(slices.Clone(r)) {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			if strings.ContainsAny(c, ",\"\n\r") {
-				c = `"` + strings.ReplaceAll(c, `"`, `""`) + `"`
-			}
-			b.WriteString(c)
-		}
-		b.WriteByte('\n')
+		_ = out.Write(results.CSVRow(slices.Clone(r))) // into memory
 	}
+	out.Flush()
 	return b.String()
 }
 
 // CSVText is what is saved of a drawing that has no table.
-func (p panel) CSVText() string { return csvText(slices.Clone(p.CSV)) }
+func (p panel) CSVText() string { return csvText(p.CSV) }

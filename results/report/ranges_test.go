@@ -61,7 +61,7 @@ func TestRangesShown(t *testing.T) {
 	if err := WriteMarkdown(&markdown, rec); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteHTML(&html, rec, nil); err != nil {
+	if err := WriteReport(&html, rec, nil, Beside{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := WriteJUnit(&junit, rec); err != nil {

@@ -688,7 +688,7 @@ func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (pl
 		t.Div, unit = plot.AxisUnit(t.Top, "bit/s")
 		p := panel{ID: t.ID, SVG: template.HTML(t.SVG()), Title: "Rate of link " + t.Name + " over time", Metric: "link_rate", CSV: [][]string{{"link", "kind", "from [s]", "to [s]", "rate [bit/s]"}}}
 		for _, r := range t.Rates {
-			p.CSV = append(p.CSV, []string{t.Name, string(kindOf(rec)), human.Exact(r.From), human.Exact(r.To), strconv.FormatFloat(r.Rate, 'g', 6, 64)})
+			p.CSV = append(p.CSV, []string{t.Name, string(cmp.Or(rec.Kind, results.Measured)), human.Exact(r.From), human.Exact(r.To), strconv.FormatFloat(r.Rate, 'g', 6, 64)})
 		}
 		for _, ph := range t.Phases {
 			if ph.Known {

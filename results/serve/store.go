@@ -185,13 +185,10 @@ func (s *Server) progress(r history.Run) string {
 
 // points says how many are done, of those that are planned if that is known.
 func points(done, planned int) string {
-	switch {
-	case planned > 0:
+	if planned > 0 {
 		return fmt.Sprintf("%d of %d points", done, planned)
-	case done == 1:
-		return "1 point"
 	}
-	return fmt.Sprintf("%d points", done)
+	return human.Plural(done, "point")
 }
 
 // find is the row of a run directory; the error wraps fs.ErrNotExist where there is none.
