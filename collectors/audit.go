@@ -236,15 +236,10 @@ func (a *Audit) Troubles() []results.Trouble {
 			a.note(c, missing, t.latest().t, fmt.Sprintf("%v was not read after %.3f s, %s", c, t.latest().t, human.Plural(gap, "time")), float64(gap), 0)
 		}
 	}
-	keys := make([]finding, 0, len(a.found))
-	for f := range a.found {
-		keys = append(keys, f)
-	}
-	slices.SortFunc(keys, func(x, y finding) int {
-		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.kind, y.kind))
-	})
 	var out []results.Trouble
-	for _, f := range keys {
+	for _, f := range slices.SortedFunc(maps.Keys(a.found), func(x, y finding) int {
+		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.kind, y.kind))
+	}) {
 		e := a.found[f]
 		what := "counter " + e.first
 		if n := len(e.subject) - 1; n > 0 {

@@ -123,7 +123,8 @@ func WriteCSV(w io.Writer, rec *Record) error {
 	for _, r := range rec.figureRows() {
 		row := []string{rec.ID, rec.Name, strconv.Itoa(r.point.Index), strconv.Itoa(r.point.Repeat), strconv.Itoa(r.phase)}
 		for _, k := range keys {
-			row = append(row, r.point.param(k))
+			value, _, _ := r.point.Split(k) // empty where the point has none
+			row = append(row, value)
 		}
 		row = append(row, strconv.FormatBool(r.point.UnsoundIn(r.phase) == ""), r.metric, r.of, r.unit)
 		if f := r.observed; f != nil {
@@ -152,15 +153,6 @@ func WriteCSV(w io.Writer, rec *Record) error {
 	}
 	out.Flush()
 	return out.Error() // the first of all
-}
-
-// param is the value of a swept key as it was written; empty where the point has none.
-func (p *Point) param(key string) string {
-	value, _, ok := p.Split(key)
-	if !ok {
-		return ""
-	}
-	return value
 }
 
 // SweptKeys are a point's swept keys in the order of its labels.

@@ -54,19 +54,14 @@ func (n Nights) SVG() string {
 		return s.b.String()
 	}
 	lo, hi = widened(lo, hi)
-	ticks := Ticks(lo, hi, 5)
-	first, last := ticks[0], ticks[len(ticks)-1]
-	div, unit := AxisUnit(max(math.Abs(first), math.Abs(last)), n.Unit)
+	v := newAxis(lo, hi, 5, n.Unit)
 	px := func(i float64) float64 { return left + (i+0.5)/float64(len(n.Marks))*(right-left) }
-	py := func(v float64) float64 { return bottom - (v-first)/(last-first)*(bottom-top) }
+	py := func(y float64) float64 { return bottom - v.part(y)*(bottom-top) }
 
 	s.Begin(n.ID, n.Title, n.describe(medians), w, h)
 	s.Text("strong", "start", 12, 18, Clip(n.Title, 13, w-24))
-	s.Text("muted small", "start", 12, 34, unit)
-	for _, t := range ticks {
-		s.Line("grid", left, py(t), right, py(t))
-		s.Text("muted small", "end", left-7, py(t)+4, TickText(t/div, (last-first)/float64(max(len(ticks)-1, 1))/div))
-	}
+	s.Text("muted small", "start", 12, 34, v.unit)
+	v.levels(s, left, right, py)
 	s.Line("axis", left, bottom, right, bottom)
 	edges := []int{0}
 	for _, step := range n.Steps {

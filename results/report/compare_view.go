@@ -137,9 +137,9 @@ func (v *comparing) repeats() int {
 	return n
 }
 
-// labelOf is the group's value of a key; empty if it has none.
-func labelOf(g results.Group, key string) string {
-	for _, l := range g.Labels {
+// labelOf is the value of a key among labels; empty if they have none.
+func labelOf(labels []string, key string) string {
+	for _, l := range labels {
 		if k, value, _ := strings.Cut(l, "="); k == key {
 			return value
 		}
@@ -224,18 +224,16 @@ func (v *comparing) against() string {
 	return fmt.Sprintf("%s against the %d others", v.Reference, n)
 }
 
-// change is what the reference makes of a metric, over the groups that are wanted.
-func (v *comparing) change(metric string, wanted func(results.Group) bool) results.Change {
+// change is what the reference makes of a metric, over all groups.
+func (v *comparing) change(metric string) results.Change {
 	var out results.Change
 	for _, g := range v.groups {
-		if c, ok := g.Contrast(metric); ok && wanted(g) {
+		if c, ok := g.Contrast(metric); ok {
 			out = out.Join(c.Change)
 		}
 	}
 	return out
 }
-
-func everyGroup(results.Group) bool { return true }
 
 // found is what the reference makes of a metric, over all groups, where no line of
 // published says so.
@@ -243,14 +241,14 @@ func (v *comparing) found(metric string) string {
 	if len(v.order) < 2 || slices.ContainsFunc(v.Published, func(p results.Published) bool { return p.Metric == metric && p.At == "" && p.Against == "" }) {
 		return ""
 	}
-	return v.against() + ": " + wordsOfChange(v.change(metric, everyGroup))
+	return v.against() + ": " + wordsOfChange(v.change(metric))
 }
 
 // tiles are the first metrics' changes.
 func (v *comparing) tiles() []tile {
 	var out []tile
 	for i, m := range v.metrics {
-		c := v.change(m, everyGroup)
+		c := v.change(m)
 		if i == 2 || c.Of == 0 {
 			break
 		}
@@ -455,7 +453,7 @@ func (t *texter) contrasts(v *comparing, metric string) {
 	for _, k := range v.keys {
 		row := []string{human.LastKey(k)}
 		for _, g := range v.groups {
-			row = append(row, labelOf(g, k))
+			row = append(row, labelOf(g.Labels, k))
 		}
 		rows = append(rows, row)
 	}
@@ -610,7 +608,7 @@ func (s *sheet) viewComparison(rec *results.Record) *compareView {
 					r.Repeats = fmt.Sprintf("%d of %d", x.Pairs, g.Repeats)
 				}
 				for _, k := range v.keys {
-					r.Group = append(r.Group, labelOf(g, k))
+					r.Group = append(r.Group, labelOf(g.Labels, k))
 				}
 				p.Rows = append(p.Rows, r)
 			}
@@ -671,7 +669,7 @@ func (v *comparing) bars(metric string) []*plot.Bars {
 			c, _ := g.Contrast(metric)
 			bg := plot.BarGroup{Bars: make([]plot.Bar, len(v.order))}
 			for _, k := range v.keys {
-				bg.Lines = append(bg.Lines, labelOf(g, k))
+				bg.Lines = append(bg.Lines, labelOf(g.Labels, k))
 			}
 			if x, ok := c.Of(v.Reference); ok && x.N > 0 {
 				bg.Foot = v.Reference + " " + writeMeanSD(x, unit)

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"maps"
@@ -132,17 +131,10 @@ func asNumber(v any) (n float64, unit string, ok bool) {
 	switch v := v.(type) {
 	case float64:
 		return v, "", human.Finite(v)
-	case float32:
-		return float64(v), "", human.Finite(float64(v))
 	case int:
 		return float64(v), "", true
 	case int64:
 		return float64(v), "", true
-	case uint64:
-		return float64(v), "", true
-	case json.Number:
-		f, err := v.Float64()
-		return f, "", err == nil && human.Finite(f)
 	case string:
 		i := strings.LastIndexAny(v, "0123456789") + 1
 		f, err := strconv.ParseFloat(strings.TrimSpace(v[:i]), 64)
@@ -150,14 +142,13 @@ func asNumber(v any) (n float64, unit string, ok bool) {
 			return 0, "", false
 		}
 		unit := strings.TrimSpace(v[i:])
-		for suffix, scale := range map[string]float64{
+		scale, known := map[string]float64{
 			"": 1, "bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12,
 			"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
 			"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1,
-		} {
-			if unit == suffix {
-				return f * scale, unit, true
-			}
+		}[unit]
+		if known {
+			return f * scale, unit, true
 		}
 	}
 	return 0, "", false

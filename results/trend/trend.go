@@ -348,7 +348,7 @@ func (h *history) limit(k, a, b int, centre, noise float64) float64 {
 	// The noise is known from b-a nights, by an estimate that is worth 0.37 of as many would
 	// be to a standard deviation (the efficiency of the median absolute deviation).
 	df := max(0.37*float64(b-a), 2)
-	most := quantile(df, p)
+	most := results.StudentTail(df, p)
 	for i := a; i+k <= b; i++ {
 		for _, side := range []float64{-1, 1} {
 			most = max(most, beyond[k-1]*h.least(i, i+k, side, centre)/noise)
@@ -373,9 +373,6 @@ var (
 	beyond = [rules]float64{1.6, 1.2, 1}
 	rank   = [rules]int{1, 2, 4}
 )
-
-// quantile is what Student's t exceeds with probability p.
-func quantile(df, p float64) float64 { return results.StudentTail(df, p) }
 
 // alpha is what P must not exceed: 0.05, but what that many repeats cannot reach is not
 // asked of them.

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -392,12 +393,7 @@ func (p *page) write(w io.Writer, title string, width, height float64) error {
 		}
 	}
 	states := ""
-	keys := make([]string, 0, len(p.states))
-	for key := range p.states {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(p.states)) {
 		states += fmt.Sprintf("/%s << %s >> ", p.states[key], key)
 	}
 	pages := len(at) + 2
