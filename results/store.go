@@ -603,55 +603,52 @@ func replace(path string, data []byte, lasting bool) (err error) {
 
 // scrub replaces what JSON cannot carry.
 func (rec *Record) scrub() {
-	n := 0
-	clean := func(v ...*float64) (dirty bool) {
-		for _, p := range v {
-			if math.IsNaN(*p) || math.IsInf(*p, 0) {
-				*p = 0
-				dirty = true
-				n++
-			}
-		}
-		return dirty
-	}
-	for i := range rec.Points {
-		p := &rec.Points[i]
-		for j := range p.Phases {
-			for k := range p.Phases[j].Figures {
-				f := &p.Phases[j].Figures[k]
-				if clean(&f.Value, &f.Lo, &f.Hi) {
-					f.N = 0
-				}
-			}
-		}
-		for j := range p.Health {
-			clean(&p.Health[j].Value, &p.Health[j].Limit)
-		}
-		for j := range p.Jobs {
-			clean(&p.Jobs[j].JCT, &p.Jobs[j].AlgBW, &p.Jobs[j].BusBW)
-		}
-		for k, v := range p.Params {
-			if f, ok := v.(float64); ok && clean(&f) {
-				p.Params[k] = f
-			}
-		}
-	}
-	for i := range rec.Checks {
-		c := &rec.Checks[i]
-		clean(&c.Measured, &c.Lo, &c.Hi, &c.Predicted, &c.Error, &c.Tolerance)
-	}
-	for i := range rec.Calibration {
-		c := &rec.Calibration[i]
-		clean(&c.Value, &c.Lo, &c.Hi)
-	}
-	for k, v := range rec.Timings {
-		if clean(&v) {
-			rec.Timings[k] = v
-		}
-	}
-	if n > 0 {
+	if n := scrubbed(reflect.ValueOf(rec).Elem()); n > 0 {
 		rec.Warnings = append(rec.Warnings, fmt.Sprintf("%d values were not finite numbers; they are stored as 0", n))
 	}
+}
+
+// scrubbed puts 0 in the place of all numbers in v that are not finite, and counts them. A figure that had one is of nothing.
+func scrubbed(v reflect.Value) (n int) {
+	switch v.Kind() {
+	case reflect.Float64:
+		if !human.Finite(v.Float()) {
+			v.SetFloat(0)
+			return 1
+		}
+	case reflect.Interface:
+		if f, ok := v.Interface().(float64); ok && !human.Finite(f) {
+			v.Set(reflect.ValueOf(0.0))
+			return 1
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return scrubbed(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			n += scrubbed(v.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			value := reflect.New(v.Type().Elem()).Elem() // which can be set
+			value.Set(v.MapIndex(key))
+			if k := scrubbed(value); k > 0 {
+				n += k
+				v.SetMapIndex(key, value)
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() { // not what is inside a time
+				n += scrubbed(f)
+			}
+		}
+		if f, ok := v.Addr().Interface().(*Figure); ok && n > 0 {
+			f.N = 0
+		}
+	}
+	return n
 }
 
 // Running says whether some process, or this one, is writing the run in a directory. A run

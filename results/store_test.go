@@ -643,12 +643,16 @@ func TestCreateUnwritable(t *testing.T) {
 }
 
 func TestScrub(t *testing.T) {
-	rec := &results.Record{Points: []results.Point{{Phases: []results.Phase{{Figures: []results.Figure{{Value: math.NaN(), Hi: math.Inf(1), N: 3}}}}}}, Checks: []results.Check{{Error: math.Inf(-1)}}}
+	rec := &results.Record{Points: []results.Point{{
+		Phases: []results.Phase{{Figures: []results.Figure{{Value: math.NaN(), Hi: math.Inf(1), N: 3}, {Value: 1, Grain: math.NaN(), N: 3}}}},
+		Params: map[string]any{"rate": math.Inf(1), "mode": "pool"}, Curves: []results.Curve{{Y: []float64{1, math.NaN()}}},
+	}}, Checks: []results.Check{{Error: math.Inf(-1)}}, Timings: map[string]float64{"measure": math.Inf(1)}, Reproduced: []results.Reproduction{{Here: &results.Effect{Lo: math.NaN()}}}}
 	var b bytes.Buffer
 	if err := results.WriteJSON(&b, rec); err != nil {
 		t.Fatal(err)
 	}
-	if rec.Points[0].Phases[0].Figures[0].N != 0 || len(rec.Warnings) != 1 {
+	p := rec.Points[0]
+	if f := p.Phases[0].Figures; f[0].N != 0 || f[1].N != 0 || f[1].Value != 1 || p.Curves[0].Y[0] != 1 || p.Params["mode"] != "pool" || !slices.Equal(rec.Warnings, []string{"8 values were not finite numbers; they are stored as 0"}) {
 		t.Errorf("%+v", rec)
 	}
 }
