@@ -130,7 +130,7 @@ func (x *Index) pastSeries(ctx context.Context, rec *results.Record, dir, settin
 		for _, n := range s.Nights {
 			one.Nights = append(one.Nights, report.PastNight{PastRun: report.PastRun{Run: n.Run, Started: n.Started, Tool: n.Tool}, Figures: n.Figures})
 		}
-		changes, err := trend.Changes(s.Trend(), trend.Options{})
+		_, changes, err := trend.Follow(s.Trend(), trend.Options{})
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,7 @@
 // What a machine measures differs between repeats of a night, and more between nights:
 // other neighbours, another kernel, a warmer room. Both are learnt from the metric's own
 // history (Noise), without assuming a distribution: medians, median absolute deviations,
-// ranks. Judge holds the newest nights against those before, and Changes finds all the
+// ranks. Judge holds the newest nights against those before, and Follow finds all the
 // nights in a history from which on the metric was another one.
 //
 // Everything is relative: of metrics that are above 0 in all nights logarithms are
@@ -127,14 +127,8 @@ type Change struct {
 	Shift float64 `json:"shift"` // relative to the nights before, back to the change before
 }
 
-// Changes are all changes in a history, outliers included, in the order in which a caller
-// of Judge would have heard of them night by night.
-func Changes(nights []Night, o Options) ([]Change, error) {
-	_, changes, err := Follow(nights, o)
-	return changes, err
-}
-
-// Follow is Judge and Changes at once: either goes through all nights.
+// Follow is Judge, with all changes in the history, outliers included, in the order in which a caller of Judge would have
+// heard of them night by night.
 func Follow(nights []Night, o Options) (v Verdict, changes []Change, err error) {
 	h, err := read(nights, o)
 	if err != nil {
