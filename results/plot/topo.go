@@ -252,9 +252,7 @@ func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, tree
 		}
 		s.Leaf(n.Name, "rect", "class", "node", "x", Num(p.X-cell*0.38), "y", Num(p.Y), "width", Num(cell*0.76), "height", "9", "rx", "1.5")
 		if gridRows == 1 {
-			s.Open("text", "class", "tiny muted", "text-anchor", "end", "transform", "translate("+Num(p.X+3)+" "+Num(p.Y+14)+") rotate(-90)")
-			s.b.WriteString(escape(Clip(n.Name, 9.5, 40)))
-			s.Close("text")
+			s.upright("tiny muted", "end", p.X+3, p.Y+14, Clip(n.Name, 9.5, 40))
 		}
 	}
 	s.topoLegend(loads, unit, height-12, cards)

@@ -48,8 +48,6 @@ type Options struct {
 	Relevant float64
 	// Learn is how many nights are looked at before anything is said, at least 5: 10 by default.
 	Learn int
-	// Window is how many nights the newest ones are held against, at most: 60 by default.
-	Window int
 	// FalseAlarms is the part of nights without a change in which one may be seen: 0.005 by
 	// default.
 	FalseAlarms float64
@@ -63,10 +61,6 @@ func (o Options) defaults() Options {
 		o.Learn = 10
 	}
 	o.Learn = max(o.Learn, 5)
-	if o.Window == 0 {
-		o.Window = 60
-	}
-	o.Window = max(o.Window, o.Learn)
 	if o.FalseAlarms <= 0 {
 		o.FalseAlarms = 0.005
 	}
@@ -161,6 +155,9 @@ type history struct {
 	since int // the first night of a shift that has not lasted yet; 0: there is none
 }
 
+// window is how many nights the newest ones are held against, at most.
+func (h *history) window() int { return max(60, h.Learn) }
+
 func read(nights []Night, o Options) (*history, error) {
 	h := &history{Options: o.defaults(), log: true}
 	if len(nights) == 0 {
@@ -225,7 +222,7 @@ func (h *history) next(n int) Verdict {
 // lasts holds a shift that was found against the nights before it once more. It is over when
 // the nights since then are, as a whole, what those before were.
 func (h *history) lasts(n int) (v Verdict, still bool) {
-	from := max(h.from, h.since-h.Window)
+	from := max(h.from, h.since-h.window())
 	v = h.verdict(from, h.since, n)
 	h.shift(&v, v.Noise, from, h.since, n)
 	v.State = Higher
@@ -242,7 +239,7 @@ const rules = 3
 
 // judge says what night n is, held against those from h.from on.
 func (h *history) judge(n int) Verdict {
-	from := max(h.from, n+1-h.Window-rules)
+	from := max(h.from, n+1-h.window()-rules)
 	v := h.verdict(from, n, n)
 	if v.Nights < h.Learn {
 		v.State = Learning
