@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
@@ -482,33 +483,45 @@ func (t *texter) contrasts(v *comparing, metric string) {
 }
 
 // grid writes rows of cells, the first column to the left and the others to the right.
-// Columns that the terminal has no room for follow below, the first one repeated.
 func (t *texter) grid(rows [][]string) {
-	width := func(col int) int {
-		w := 0
-		for _, r := range rows {
-			w = max(w, len([]rune(human.Printable(r[col]))))
+	t.columns(rows, "  ", t.opt.Width, func(col int) bool { return col > 0 }, nil)
+}
+
+// columns writes rows of cells with gaps between them, in a width; those of some columns to the right, and painted where paint
+// is not nil. Columns that there is no room for follow below, the first one repeated.
+func (t *texter) columns(rows [][]string, gap string, width int, right func(col int) bool, paint func(row, col int, text string) string) {
+	widths := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for col, cell := range r {
+			widths[col] = max(widths[col], utf8.RuneCountInString(human.Printable(cell)))
 		}
-		return w
 	}
-	n := len(rows[0])
-	for from := 1; from < n; {
-		to, room := from, t.opt.Width-2-width(0)
-		for to < n && (to == from || room >= 2+width(to)) {
-			room -= 2 + width(to)
-			to++
+	cell := func(row, col int) string {
+		text := human.Printable(rows[row][col])
+		pad := strings.Repeat(" ", widths[col]-utf8.RuneCountInString(text))
+		if paint != nil {
+			text = paint(row, col, text)
+		}
+		if right(col) {
+			return pad + text
+		}
+		return text + pad
+	}
+	for from, to := 1, 0; to < len(widths); from = to {
+		room := width - 2 - widths[0]
+		for to = from; to < len(widths) && (to == from || room >= len(gap)+widths[to]); to++ {
+			room -= len(gap) + widths[to]
 		}
 		if from > 1 {
 			t.b.WriteString("\n")
 		}
-		for _, r := range rows {
-			line := fmt.Sprintf("  %-*s", width(0), human.Printable(r[0]))
+		for row := range rows {
+			line := "  " + cell(row, 0)
 			for col := from; col < to; col++ {
-				line += fmt.Sprintf("  %*s", width(col), human.Printable(r[col]))
+				line += gap + cell(row, col)
 			}
 			t.b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
-		from = to
 	}
 }
 
