@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -259,11 +260,7 @@ func tilesOf(rec *results.Record) []tile {
 		if !c.Gate || c.Repeats == 0 || c.Tolerance <= 0 {
 			continue
 		}
-		e := c.Error
-		if e < 0 {
-			e = -e
-		}
-		if e /= c.Tolerance; e > worst {
+		if e := math.Abs(c.Error) / c.Tolerance; e > worst {
 			worst, at = e, i
 		}
 	}
