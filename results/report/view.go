@@ -308,7 +308,7 @@ func (m *metricPlot) where(d datum) string {
 }
 
 func (m *metricPlot) tip(d datum) string {
-	parts := []string{m.observed + " " + human.QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit) + rangeAt(m.rec, m.metric, d.index)}
+	parts := []string{m.observed + " " + human.QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit) + rangeOf(m.rec, m.metric, at(d.index))}
 	for _, p := range m.styles {
 		if v, ok := d.predicted[p.Name]; ok {
 			parts = append(parts, p.Name+" "+human.Quantity(v, d.observed.Unit))
@@ -345,7 +345,7 @@ func (m *metricPlot) table(ds []datum) []panelRow {
 	var out []panelRow
 	for _, d := range ds {
 		f := d.observed
-		r := panelRow{Where: m.where(d), Of: d.of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit) + rangeAt(m.rec, m.metric, d.index), Key: human.Exact(f.Value), Lo: human.Exact(f.Lo), Hi: human.Exact(f.Hi)}
+		r := panelRow{Where: m.where(d), Of: d.of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit) + rangeOf(m.rec, m.metric, at(d.index)), Key: human.Exact(f.Value), Lo: human.Exact(f.Lo), Hi: human.Exact(f.Hi)}
 		for _, p := range m.styles {
 			r.Predictors = append(r.Predictors, p.Name)
 			text, key := "–", ""
