@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/plot"
+	"github.com/inabench/inabench/results/trend"
 )
 
 // Past is what is known of a run's past: how it compares with the last good run, and figures run
@@ -47,7 +48,7 @@ type PastSeries struct {
 	Metric, Of, Point, Unit string
 	Phase                   int
 	Nights                  []PastNight
-	Changes                 []PastChange
+	Changes                 []trend.Change
 }
 
 // PastNight is what one run measured.
@@ -58,12 +59,6 @@ type PastNight struct {
 
 // when it began, as drawings and tables have it.
 func (n PastNight) when() string { return n.Started.UTC().Format("2006-01-02 15:04") }
-
-// PastChange is a night from which on the figure was another one: its index, and by how much.
-type PastChange struct {
-	Night int
-	Shift float64
-}
 
 // name of the figure.
 func (s PastSeries) name() string {

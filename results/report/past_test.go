@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/resultstest"
+	"github.com/inabench/inabench/results/trend"
 )
 
 // past is what is known before a run of waterfill: 40 nights, of which one link has been slower for
@@ -41,7 +42,7 @@ func past() *Past {
 			s.Nights = append(s.Nights, PastNight{PastRun{fmt.Sprintf("run-%d", i), start, "v0.1.0"}, []float64{v * 0.995, v, v * 1.004}})
 		}
 		if k == 0 {
-			s.Changes = []PastChange{{36, -0.075}}
+			s.Changes = []trend.Change{{Night: 36, Found: 36, Shift: -0.075}}
 		}
 		p.Series = append(p.Series, s)
 	}
