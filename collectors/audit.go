@@ -151,7 +151,7 @@ func (a *Audit) Check(round []results.Sample) []results.Sample {
 			continue
 		}
 		if gap := a.rounds - t.latest().round; gap > 1 {
-			a.note(c, missing, s.T, fmt.Sprintf("%v was not read between %.3f s and %.3f s, %d time%s", c, t.latest().t, s.T, gap-1, plural(gap-1)), float64(gap-1), 0)
+			a.note(c, missing, s.T, fmt.Sprintf("%v was not read between %.3f s and %.3f s, %s", c, t.latest().t, s.T, human.Plural(gap-1, "time")), float64(gap-1), 0)
 		}
 		s.Value += t.turns
 		switch grown := s.Value - t.latest().v; {
@@ -233,22 +233,17 @@ func (a *Audit) Troubles() []results.Trouble {
 	for c, t := range a.counters {
 		// A job's counters end with it.
 		if gap := a.rounds - t.latest().round; gap > 0 && !strings.HasPrefix(c.metric, "job_") {
-			a.note(c, missing, t.latest().t, fmt.Sprintf("%v was not read after %.3f s, %d time%s", c, t.latest().t, gap, plural(gap)), float64(gap), 0)
+			a.note(c, missing, t.latest().t, fmt.Sprintf("%v was not read after %.3f s, %s", c, t.latest().t, human.Plural(gap, "time")), float64(gap), 0)
 		}
 	}
-	keys := make([]finding, 0, len(a.found))
-	for f := range a.found {
-		keys = append(keys, f)
-	}
-	slices.SortFunc(keys, func(x, y finding) int {
-		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.kind, y.kind))
-	})
 	var out []results.Trouble
-	for _, f := range keys {
+	for _, f := range slices.SortedFunc(maps.Keys(a.found), func(x, y finding) int {
+		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.kind, y.kind))
+	}) {
 		e := a.found[f]
 		what := "counter " + e.first
 		if n := len(e.subject) - 1; n > 0 {
-			what += fmt.Sprintf("; and %d more counter%s likewise", n, plural(n))
+			what += "; and " + human.Plural(n, "more counter") + " likewise"
 		}
 		out = append(out, results.Trouble{Where: f.source, What: what, Value: e.value, Limit: e.limit})
 	}
@@ -550,11 +545,4 @@ func power(v float64) string {
 		return fmt.Sprintf("2^%d", e-1)
 	}
 	return fmt.Sprintf("%.0f", v)
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
 }

@@ -42,7 +42,9 @@ func TestAudit(t *testing.T) {
 				}
 				out = append(out, a.Check(round)...)
 			}
-			s, err := results.ReadingsOf(out...).Counter("", "x", "h1->tor1")
+			var r results.Readings
+			r.Add(out...)
+			s, err := r.Counter("", "x", "h1->tor1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +86,9 @@ func TestAuditEnumeratedAgain(t *testing.T) {
 	for _, r := range [][3]float64{{0, 4, 10}, {1, 4, 20}, {2, 9, 30}, {3, 9, 40}} {
 		out = append(out, round(r[0], r[1], r[2])...)
 	}
-	s, err := results.ReadingsOf(out...).Counter("", "y", "h1->tor1")
+	var read results.Readings
+	read.Add(out...)
+	s, err := read.Counter("", "y", "h1->tor1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -197,7 +197,7 @@ func hostSamples(host string, ports []NICPort, r reader.Reading) ([]results.Samp
 		for _, of := range []string{p.Out, p.In} {
 			out = append(out, results.Sample{Source: "host " + host, Metric: "nic_index", Of: of, Unit: UnitID, Gauge: true, Value: float64(d.Index)})
 		}
-		if err := n.fromPhy(d.Stats, func(of func(NICPort) string, metric string, v uint64) { add(of(p), metric, "B", v) }); err != nil {
+		if err := n.fromPhy(p, d.Stats, add); err != nil {
 			errs = append(errs, blame.Host(host, fmt.Errorf("device %s: %w", p.Device, err)))
 		}
 		n.each(p, add)
@@ -230,7 +230,7 @@ const fcs = 4
 
 // fromPhy puts what the physical port counted in place of what the kernel saw, where the
 // driver says all of it.
-func (d *NetDev) fromPhy(stats map[string]uint64, add func(of func(NICPort) string, metric string, v uint64)) error {
+func (d *NetDev) fromPhy(p NICPort, stats map[string]uint64, add func(of, metric, unit string, v uint64)) error {
 	var v [4]uint64
 	for i, name := range phyStats {
 		var ok bool
@@ -238,8 +238,8 @@ func (d *NetDev) fromPhy(stats map[string]uint64, add func(of func(NICPort) stri
 			return nil
 		}
 	}
-	add(func(p NICPort) string { return p.Out }, "nic_tx_phy_bytes", v[1])
-	add(func(p NICPort) string { return p.In }, "nic_rx_phy_bytes", v[3])
+	add(p.Out, "nic_tx_phy_bytes", "B", v[1])
+	add(p.In, "nic_rx_phy_bytes", "B", v[3])
 	if v[1] < fcs*v[0] || v[3] < fcs*v[2] {
 		return fmt.Errorf("fewer bytes than frames have check sequences: %d and %d sent, %d and %d received", v[1], v[0], v[3], v[2])
 	}

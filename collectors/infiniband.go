@@ -445,15 +445,7 @@ func (p PerfPort) samples(source string, links P4Port) ([]results.Sample, error)
 	return out, nil
 }
 
+var camel = regexp.MustCompile(`([^A-Z])([A-Z])`)
+
 // snake is "PortXmitWait" as "port_xmit_wait".
-func snake(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		upper := r >= 'A' && r <= 'Z'
-		if upper && i > 0 && !(s[i-1] >= 'A' && s[i-1] <= 'Z') {
-			b.WriteByte('_')
-		}
-		b.WriteString(strings.ToLower(string(r)))
-	}
-	return b.String()
-}
+func snake(s string) string { return strings.ToLower(camel.ReplaceAllString(s, "${1}_${2}")) }

@@ -16,54 +16,46 @@ import (
 // workers; what a switch claims is job_granted and job_denied, which say nothing about
 // resends, and job_out is what it sent on.
 func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample {
-	counters := []struct {
-		metric, unit string
-		value        float64
-	}{
-		{"worker_tx_packets", "1", float64(s.PacketsSent)},
-		{"worker_tx_bytes", "B", float64(s.BytesSent)},
-		{"worker_rx_packets", "1", float64(s.PacketsReceived)},
-		{"worker_rx_bytes", "B", float64(s.BytesReceived)},
-		{"worker_resends", "1", float64(s.Resends)},
-		{"worker_psns", "1", float64(s.PSNs)},
-		{"worker_psns_sent", "1", float64(s.PSNsSent)},
-		{"worker_duplicates", "1", float64(s.Duplicates)},
-		{"worker_stray", "1", float64(s.Stray)},
-		{"worker_goodput_bytes", "B", float64(s.Goodput)},
-		{"worker_rtt_seconds", "s", s.RTTSum},
-		{"worker_rtt_count", "1", float64(s.RTTCount)},
-		{"worker_iterations", "1", float64(s.Iterations)},
-		{"worker_iteration_seconds", "s", s.IterationSum},
-		{"worker_comm_seconds", "s", s.CommSum},
-		{"worker_marks", "1", float64(s.Marks)},
-		{"worker_overflows", "1", float64(s.Overflows)},
-		{"worker_sums_checked", "1", float64(s.SumsChecked)},
-		{"worker_sum_errors", "1", float64(s.SumErrors)},
-		{"worker_arrived", "1", float64(s.Arrived)},
-		{"worker_completed", "1", float64(s.Completed)},
-		{"worker_merged", "1", float64(s.Merged)},
-		{"worker_conflicts", "1", float64(s.Conflicts)},
-		{"worker_outdated", "1", float64(s.Outdated)},
-		{"worker_evicted", "1", float64(s.Evicted)},
-		{"worker_socket_drops", "1", float64(s.SocketDrops)},
-	}
-	gauges := []struct {
-		metric, unit string
-		value        float64
-	}{
-		{"worker_rtt_min", "s", s.RTTMin},
-		{"worker_late_p99", "s", s.LateP99},
-		{"worker_late_max", "s", s.LateMax},
-		{"worker_outstanding", "1", float64(s.Outstanding)},
-	}
-	out := make([]results.Sample, 0, len(counters)+len(gauges))
-	for _, c := range counters {
-		out = append(out, results.Sample{T: t, Source: source, Metric: c.metric, Of: of, Value: c.value, Unit: c.unit})
-	}
-	for _, g := range gauges {
-		out = append(out, results.Sample{T: t, Source: source, Metric: g.metric, Of: of, Value: g.value, Unit: g.unit, Gauge: true})
-	}
+	out := make([]results.Sample, 0, 30)
+	count, gauge := adder(&out, t, source, of, false), adder(&out, t, source, of, true)
+	count("worker_tx_packets", "1", float64(s.PacketsSent))
+	count("worker_tx_bytes", "B", float64(s.BytesSent))
+	count("worker_rx_packets", "1", float64(s.PacketsReceived))
+	count("worker_rx_bytes", "B", float64(s.BytesReceived))
+	count("worker_resends", "1", float64(s.Resends))
+	count("worker_psns", "1", float64(s.PSNs))
+	count("worker_psns_sent", "1", float64(s.PSNsSent))
+	count("worker_duplicates", "1", float64(s.Duplicates))
+	count("worker_stray", "1", float64(s.Stray))
+	count("worker_goodput_bytes", "B", float64(s.Goodput))
+	count("worker_rtt_seconds", "s", s.RTTSum)
+	count("worker_rtt_count", "1", float64(s.RTTCount))
+	count("worker_iterations", "1", float64(s.Iterations))
+	count("worker_iteration_seconds", "s", s.IterationSum)
+	count("worker_comm_seconds", "s", s.CommSum)
+	count("worker_marks", "1", float64(s.Marks))
+	count("worker_overflows", "1", float64(s.Overflows))
+	count("worker_sums_checked", "1", float64(s.SumsChecked))
+	count("worker_sum_errors", "1", float64(s.SumErrors))
+	count("worker_arrived", "1", float64(s.Arrived))
+	count("worker_completed", "1", float64(s.Completed))
+	count("worker_merged", "1", float64(s.Merged))
+	count("worker_conflicts", "1", float64(s.Conflicts))
+	count("worker_outdated", "1", float64(s.Outdated))
+	count("worker_evicted", "1", float64(s.Evicted))
+	count("worker_socket_drops", "1", float64(s.SocketDrops))
+	gauge("worker_rtt_min", "s", s.RTTMin)
+	gauge("worker_late_p99", "s", s.LateP99)
+	gauge("worker_late_max", "s", s.LateMax)
+	gauge("worker_outstanding", "1", float64(s.Outstanding))
 	return out
+}
+
+// adder adds samples, all of one time and about the same, to others.
+func adder(to *[]results.Sample, t float64, source, of string, gauge bool) func(metric, unit string, v float64) {
+	return func(metric, unit string, v float64) {
+		*to = append(*to, results.Sample{T: t, Source: source, Metric: metric, Of: of, Value: v, Unit: unit, Gauge: gauge})
+	}
 }
 
 // TrainerSamples are the totals of a rank of a training job as samples, as WorkerSamples'
@@ -73,9 +65,7 @@ func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample
 // at which the step ended, where began says when the first one began.
 func TrainerSamples(t, began float64, source, of string, s agent.Stats) []results.Sample {
 	var out []results.Sample
-	add := func(metric, unit string, v float64) {
-		out = append(out, results.Sample{T: t, Source: source, Metric: metric, Of: of, Value: v, Unit: unit})
-	}
+	add := adder(&out, t, source, of, false)
 	add("worker_tx_packets", "1", float64(s.PacketsSent))
 	add("worker_tx_bytes", "B", float64(s.BytesSent))
 	add("worker_rx_packets", "1", float64(s.PacketsReceived))

@@ -26,58 +26,50 @@ type figureRow struct {
 }
 
 // figureRows are all figures of the run, in the order of the record.
-func (rec *Record) figureRows() []figureRow {
+func (rec *Record) figureRows() (out []figureRow) {
 	type cell struct {
 		index, phase int
 		metric, of   string
 	}
 	checks := map[cell][]*Check{}
 	for i := range rec.Checks {
-		if c := &rec.Checks[i]; c.Statistic != "mean" && c.Statistic != "max" && c.Statistic != Correlation && c.Predictor != Evidence {
+		if c := &rec.Checks[i]; !c.IsError() && c.Statistic != Correlation && c.Predictor != Evidence {
 			k := cell{c.Index, c.Phase, c.Metric, c.Of}
 			checks[k] = append(checks[k], c)
 		}
 	}
-	var out []figureRow
 	for i := range rec.Points {
 		p := &rec.Points[i]
 		for phase := range p.Phases {
 			figures := p.Phases[phase].Figures
-			type subject struct{ metric, of string }
-			var order []subject
-			rows := map[subject][]figureRow{}
-			observed := map[subject]*Figure{}
+			var order []cell
+			rows, observed := map[cell][]figureRow{}, map[cell]*Figure{}
 			for j := range figures {
 				f := &figures[j]
-				s := subject{f.Metric, f.Of}
-				if observed[s] == nil && rows[s] == nil {
-					order = append(order, s)
+				k := cell{p.Index, phase, f.Metric, f.Of}
+				if observed[k] == nil && rows[k] == nil {
+					order = append(order, k)
 				}
-				row := figureRow{point: p, phase: phase, metric: f.Metric, of: f.Of, unit: f.Unit}
 				if f.Kind != Predicted {
-					row.observed, observed[s] = f, f
-					if rows[s] == nil {
-						rows[s] = []figureRow{}
-					}
-					continue
+					observed[k] = f
+				} else {
+					rows[k] = append(rows[k], figureRow{unit: f.Unit, predictor: f.Predictor, predicted: f.Value, neck: f.Bottleneck})
 				}
-				row.predictor, row.predicted, row.neck = f.Predictor, f.Value, f.Bottleneck
-				rows[s] = append(rows[s], row)
 			}
-			for _, s := range order {
-				held := checks[cell{p.Index, phase, s.metric, s.of}]
-				for _, c := range held { // what no model predicts: a value, or other points
-					if !slices.ContainsFunc(rows[s], func(r figureRow) bool { return r.predictor == c.Predictor }) && c.Repeats > 0 {
-						rows[s] = append(rows[s], figureRow{point: p, phase: phase, metric: s.metric, of: s.of, unit: c.Unit, predictor: c.Predictor, predicted: c.Predicted})
+			for _, k := range order {
+				all := rows[k]
+				for _, c := range checks[k] { // what no model predicts: a value, or other points
+					if !slices.ContainsFunc(all, func(r figureRow) bool { return r.predictor == c.Predictor }) && c.Repeats > 0 {
+						all = append(all, figureRow{unit: c.Unit, predictor: c.Predictor, predicted: c.Predicted})
 					}
 				}
-				if len(rows[s]) == 0 {
-					rows[s] = []figureRow{{point: p, phase: phase, metric: s.metric, of: s.of, unit: observed[s].Unit}}
+				if len(all) == 0 {
+					all = []figureRow{{unit: observed[k].Unit}}
 				}
-				for _, r := range rows[s] {
-					r.observed = observed[s]
-					if k := slices.IndexFunc(held, func(c *Check) bool { return c.Predictor == r.predictor }); k >= 0 {
-						r.check = held[k]
+				for _, r := range all {
+					r.point, r.phase, r.metric, r.of, r.observed = p, phase, k.metric, k.of, observed[k]
+					if i := slices.IndexFunc(checks[k], func(c *Check) bool { return c.Predictor == r.predictor }); i >= 0 {
+						r.check = checks[k][i]
 					}
 					out = append(out, r)
 				}
@@ -123,7 +115,8 @@ func WriteCSV(w io.Writer, rec *Record) error {
 	for _, r := range rec.figureRows() {
 		row := []string{rec.ID, rec.Name, strconv.Itoa(r.point.Index), strconv.Itoa(r.point.Repeat), strconv.Itoa(r.phase)}
 		for _, k := range keys {
-			row = append(row, r.point.param(k))
+			value, _, _ := r.point.Split(k) // empty where the point has none
+			row = append(row, value)
 		}
 		row = append(row, strconv.FormatBool(r.point.UnsoundIn(r.phase) == ""), r.metric, r.of, r.unit)
 		if f := r.observed; f != nil {
@@ -152,15 +145,6 @@ func WriteCSV(w io.Writer, rec *Record) error {
 	}
 	out.Flush()
 	return out.Error() // the first of all
-}
-
-// param is the value of a swept key as it was written; empty where the point has none.
-func (p *Point) param(key string) string {
-	value, _, ok := p.Split(key)
-	if !ok {
-		return ""
-	}
-	return value
 }
 
 // SweptKeys are a point's swept keys in the order of its labels.

@@ -12,7 +12,7 @@ import (
 func formsOf(t *testing.T, rec *results.Record) map[string]string {
 	t.Helper()
 	var text, markdown, html, junit bytes.Buffer
-	for _, err := range []error{report.WriteText(&text, rec, report.TextOptions{Width: 80}), report.WriteMarkdown(&markdown, rec), report.WriteHTML(&html, rec, nil), report.WriteJUnit(&junit, rec)} {
+	for _, err := range []error{report.WriteText(&text, rec, report.TextOptions{Width: 80}), report.WriteMarkdown(&markdown, rec), report.WriteReport(&html, rec, nil, report.Beside{}), report.WriteJUnit(&junit, rec)} {
 		if err != nil {
 			t.Fatal(err)
 		}

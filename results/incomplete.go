@@ -63,8 +63,7 @@ func (rec *Record) Incomplete() (out []Check) {
 // why is the first reason for which a point with these labels must not be judged: ": host h1: busy".
 func (rec *Record) why(labels []string) string {
 	for _, p := range rec.Points {
-		has := !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(p.Labels, l) })
-		if why := p.Unsound(); has && why != "" {
+		if why := p.Unsound(); why != "" && Labelled(p.Labels, labels) {
 			return ": " + why
 		}
 	}

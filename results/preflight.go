@@ -42,7 +42,7 @@ func (p Preflight) String() string {
 func PreflightWarnings(all []Preflight) []string {
 	type line struct{ text, hint string }
 	hosts := map[line][]string{}
-	var lines []line
+	var lines, skipped []line
 	for _, p := range all {
 		if p.Outcome == Pass {
 			continue
@@ -54,22 +54,16 @@ func PreflightWarnings(all []Preflight) []string {
 			l.hint = p.Hint
 		}
 		if _, ok := hosts[l]; !ok {
-			lines = append(lines, l)
+			if p.Outcome == Skipped {
+				skipped = append(skipped, l)
+			} else {
+				lines = append(lines, l)
+			}
 		}
 		hosts[l] = append(hosts[l], host)
 	}
-	skipped := func(l line) bool { return strings.Contains(l.text, ": skipped: ") }
-	slices.SortStableFunc(lines, func(a, b line) int {
-		switch {
-		case skipped(a) == skipped(b):
-			return 0
-		case skipped(a):
-			return 1
-		}
-		return -1
-	})
 	var out []string
-	for _, l := range lines {
+	for _, l := range append(lines, skipped...) {
 		s := "preflight: " + l.text
 		if on := slices.DeleteFunc(hosts[l], func(h string) bool { return h == "" }); len(on) > 4 {
 			s += fmt.Sprintf(" (%s and %d more hosts)", strings.Join(on[:3], ", "), len(on)-3)

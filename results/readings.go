@@ -30,13 +30,6 @@ type Reader struct {
 	Gauge              bool
 }
 
-// ReadingsOf are those of samples.
-func ReadingsOf(samples ...Sample) *Readings {
-	r := &Readings{}
-	r.Add(samples...)
-	return r
-}
-
 // Len is how many readings there are.
 func (r *Readings) Len() (n int) {
 	for _, s := range r.All() {

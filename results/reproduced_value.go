@@ -3,7 +3,7 @@ package results
 import (
 	"cmp"
 	"math"
-	"slices"
+	"strings"
 
 	"github.com/inabench/inabench/results/human"
 )
@@ -78,7 +78,7 @@ func (p PublishedValue) reproduced(points []Point, scale Scale, narrowed []strin
 }
 
 // Where are the points that it is about, as a Reproduction has them; empty: all.
-func (p PublishedValue) Where() string { return shortLabels(p.At) }
+func (p PublishedValue) Where() string { return human.ShortLabel(strings.Join(p.At, " ")) }
 
 // found is what one repeat came to: the mean of all subjects that are meant, in all phases that may be judged. Only
 // repeats say how much it differs from itself.
@@ -102,16 +102,4 @@ func (p PublishedValue) found(point *Point, scale Scale) (mean Figure, ok bool) 
 		}
 	}
 	return mean, n > 0
-}
-
-// shortLabels are labels as one text, by the last parts of their keys.
-func shortLabels(labels []string) string {
-	s := ""
-	for i, l := range slices.Clone(labels) {
-		if i > 0 {
-			s += " "
-		}
-		s += human.ShortLabel(l)
-	}
-	return s
 }

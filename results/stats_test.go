@@ -337,15 +337,17 @@ func TestCounter(t *testing.T) {
 		{T: 0, Source: "host h1", Metric: "tx", Of: "m", Value: 99},
 		{T: 0, Source: "host h1", Metric: "queue", Of: "l", Value: 99, Gauge: true},
 	}
-	s, err := results.ReadingsOf(samples...).Counter("", "tx", "l")
+	var r results.Readings
+	r.Add(samples...)
+	s, err := r.Counter("", "tx", "l")
 	if err != nil || len(s.T) != 2 || s.V[0] != 0 || s.V[1] != 10 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	samples = append(samples, results.Sample{T: 2, Source: "switch s", Metric: "tx", Of: "l", Value: 3})
-	if s, err := results.ReadingsOf(samples...).Counter("", "tx", "l"); err == nil {
+	r.Add(results.Sample{T: 2, Source: "switch s", Metric: "tx", Of: "l", Value: 3})
+	if s, err := r.Counter("", "tx", "l"); err == nil {
 		t.Errorf("two sources were mixed: %+v", s)
 	}
-	if s, err := results.ReadingsOf(samples...).Counter("switch s", "tx", "l"); err != nil || len(s.T) != 1 {
+	if s, err := r.Counter("switch s", "tx", "l"); err != nil || len(s.T) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

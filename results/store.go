@@ -54,6 +54,10 @@ const MaxRecord = 256 << 20
 // in memory as a Point: one of 1,000 points has some 100,000.
 const maxValues = 3_000_000
 
+// maxDeep is how deep objects and lists of a run.json may be within each other: those of a Record are some ten deep. Each is
+// indented by its depth.
+const maxDeep = 100
+
 // Schema is the version of the record that this package writes.
 const Schema = 1
 
@@ -320,8 +324,8 @@ func (d *Dir) Save(rec *Record) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
 	}
-	if len(data) >= MaxRecord || valuesOf(data) > maxValues { // the old one stays, which somebody can read
-		return fmt.Errorf("write %s: %d MB: %w", filepath.Join(d.Path, RecordFile), len(data)>>20, bounded.ErrTooLarge)
+	if err := oversize(data); err != nil || len(data) >= MaxRecord { // the old one stays, which somebody can read
+		return fmt.Errorf("write %s: %d MB: %w", filepath.Join(d.Path, RecordFile), len(data)>>20, cmp.Or(err, bounded.ErrTooLarge))
 	}
 	err = d.WriteFile(RecordFile, append(data, '\n'))
 	if d.reserved.Load() > 0 { // it goes on: the last one will be larger
@@ -460,21 +464,30 @@ func (d *Dir) WriteFile(name string, data []byte) error {
 	return nil
 }
 
-// aside is what names of directories begin with that are being removed.
+// aside is what names of directories begin with that are being removed; a ULID follows, which nobody else's directory has.
 const aside = ".gone-"
 
 // Remove removes a directory from its parent: out of sight in one step, then what is in it. What is left of
 // that when it is killed is for Sweep. The error wraps fs.ErrNotExist where somebody else was faster.
 func Remove(parent, name string) error {
-	if err := PutAside(parent, name); err != nil {
+	path, err := PutAside(parent, name)
+	if err != nil {
 		return err
 	}
-	return removeAll(filepath.Join(parent, aside+name))
+	return removeAll(path)
 }
 
-// PutAside is the first step of Remove: Sweep does the rest.
-func PutAside(parent, name string) error {
-	return os.Rename(filepath.Join(parent, name), filepath.Join(parent, aside+name))
+// PutAside is the first step of Remove, and where the directory is then: Sweep does the rest.
+func PutAside(parent, name string) (path string, err error) {
+	path = filepath.Join(parent, aside+ulid.Make().String())
+	return path, os.Rename(filepath.Join(parent, name), path)
+}
+
+// isAside says whether a directory is one that was put aside: none of others that is called so, and no link.
+func isAside(e fs.DirEntry) bool {
+	id, ok := strings.CutPrefix(e.Name(), aside)
+	_, err := ulid.ParseStrict(id)
+	return ok && err == nil && e.IsDir()
 }
 
 // removeAll removes a directory, also beside another who does.
@@ -501,7 +514,7 @@ func Sweep(parent, record string) error {
 	for _, e := range entries {
 		path := filepath.Join(parent, e.Name())
 		switch {
-		case strings.HasPrefix(e.Name(), aside):
+		case isAside(e):
 			errs = append(errs, removeAll(path))
 		case !e.IsDir() || !ofRun(e.Name()) || Running(path):
 		case isFile(filepath.Join(path, record)):
@@ -590,55 +603,52 @@ func replace(path string, data []byte, lasting bool) (err error) {
 
 // scrub replaces what JSON cannot carry.
 func (rec *Record) scrub() {
-	n := 0
-	clean := func(v ...*float64) (dirty bool) {
-		for _, p := range v {
-			if math.IsNaN(*p) || math.IsInf(*p, 0) {
-				*p = 0
-				dirty = true
-				n++
-			}
-		}
-		return dirty
-	}
-	for i := range rec.Points {
-		p := &rec.Points[i]
-		for j := range p.Phases {
-			for k := range p.Phases[j].Figures {
-				f := &p.Phases[j].Figures[k]
-				if clean(&f.Value, &f.Lo, &f.Hi) {
-					f.N = 0
-				}
-			}
-		}
-		for j := range p.Health {
-			clean(&p.Health[j].Value, &p.Health[j].Limit)
-		}
-		for j := range p.Jobs {
-			clean(&p.Jobs[j].JCT, &p.Jobs[j].AlgBW, &p.Jobs[j].BusBW)
-		}
-		for k, v := range p.Params {
-			if f, ok := v.(float64); ok && clean(&f) {
-				p.Params[k] = f
-			}
-		}
-	}
-	for i := range rec.Checks {
-		c := &rec.Checks[i]
-		clean(&c.Measured, &c.Lo, &c.Hi, &c.Predicted, &c.Error, &c.Tolerance)
-	}
-	for i := range rec.Calibration {
-		c := &rec.Calibration[i]
-		clean(&c.Value, &c.Lo, &c.Hi)
-	}
-	for k, v := range rec.Timings {
-		if clean(&v) {
-			rec.Timings[k] = v
-		}
-	}
-	if n > 0 {
+	if n := scrubbed(reflect.ValueOf(rec).Elem()); n > 0 {
 		rec.Warnings = append(rec.Warnings, fmt.Sprintf("%d values were not finite numbers; they are stored as 0", n))
 	}
+}
+
+// scrubbed puts 0 in the place of all numbers in v that are not finite, and counts them. A figure that had one is of nothing.
+func scrubbed(v reflect.Value) (n int) {
+	switch v.Kind() {
+	case reflect.Float64:
+		if !human.Finite(v.Float()) {
+			v.SetFloat(0)
+			return 1
+		}
+	case reflect.Interface:
+		if f, ok := v.Interface().(float64); ok && !human.Finite(f) {
+			v.Set(reflect.ValueOf(0.0))
+			return 1
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return scrubbed(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			n += scrubbed(v.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			value := reflect.New(v.Type().Elem()).Elem() // which can be set
+			value.Set(v.MapIndex(key))
+			if k := scrubbed(value); k > 0 {
+				n += k
+				v.SetMapIndex(key, value)
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() { // not what is inside a time
+				n += scrubbed(f)
+			}
+		}
+		if f, ok := v.Addr().Interface().(*Figure); ok && n > 0 {
+			f.N = 0
+		}
+	}
+	return n
 }
 
 // Running says whether some process, or this one, is writing the run in a directory. A run
@@ -673,8 +683,8 @@ func ReadRecord(dir string) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read run: %w", err)
 	}
-	if n := valuesOf(data); n > maxValues {
-		return nil, fmt.Errorf("read run %s: %d objects: %w", path, n, bounded.ErrTooLarge)
+	if err := oversize(data); err != nil {
+		return nil, fmt.Errorf("read run %s: %w", path, err)
 	}
 	rec := new(Record)
 	if err := json.Unmarshal(data, rec); err != nil {
@@ -689,22 +699,18 @@ func ReadRecord(dir string) (*Record, error) {
 	return rec, nil
 }
 
-// valuesOf counts what of a JSON text may become much in memory: objects, lists, and elements of lists that a Record has
-// structs in, whatever they are in the text.
-func valuesOf(text []byte) (n int) {
-	const deepest = 10_000 // encoding/json's own
-	var lists []bool       // that are open, and whether their elements are structs; false of an object
-	var key []byte         // the last text
-	for i := 0; i < len(text) && n <= maxValues && len(lists) < deepest; i++ {
+// oversize is an error, which wraps bounded.ErrTooLarge, of a JSON text that becomes too much in memory, or where it is written
+// again: too many objects, lists, and elements of lists that a Record has structs in, whatever they are in the text, or too
+// deep within each other.
+func oversize(text []byte) error {
+	n := 0
+	var lists []bool // that are open, and whether their elements are structs; false of an object
+	var key []byte   // the last text
+	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			from := i + 1
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-			key = text[from:min(i, len(text))]
+			after := afterString(text, i)
+			key, i = text[i+1:max(i+1, after-1)], after-1
 		case '{':
 			n++
 			lists, key = append(lists, false), nil
@@ -720,8 +726,14 @@ func valuesOf(text []byte) (n int) {
 				n++
 			}
 		}
+		switch {
+		case n > maxValues:
+			return fmt.Errorf("%d objects: %w", n, bounded.ErrTooLarge)
+		case len(lists) > maxDeep:
+			return fmt.Errorf("objects %d deep: %w", len(lists), bounded.ErrTooLarge)
+		}
 	}
-	return n
+	return nil
 }
 
 // structLists are the keys of a Record, and of all that is in it, that have lists of something large.

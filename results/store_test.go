@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -444,6 +445,7 @@ func TestReadBounded(t *testing.T) {
 		{"nothing instead of points", `{"schema":1,"points":[` + strings.Repeat("null,", 3_000_000) + `null]}`, bounded.ErrTooLarge},
 		{"numbers instead of points", `{"schema":1,"POINTS":[` + strings.Repeat("0,", 3_000_000) + `0]}`, bounded.ErrTooLarge},
 		{"lists without anything", `{"schema":1,"curves":[[` + strings.Repeat("[],", 3_000_000) + `[]]]}`, bounded.ErrTooLarge},
+		{"lists in lists", `{"schema":1,"points":[{"params":{"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}]}`, bounded.ErrTooLarge},
 		{"braces in a text", `{"schema":1,"title":"\"` + strings.Repeat("{n", 2_000_000) + `\\"}`, nil},
 	} {
 		dir := t.TempDir()
@@ -510,6 +512,33 @@ func TestSweep(t *testing.T) {
 		if there := err == nil; there != (name == filepath.Base(live.Path) || want && name != "notes" && !results.IsRun(filepath.Join(root, name))) {
 			t.Errorf("what %s reserved is there: %v", name, there)
 		}
+	}
+}
+
+// TestSweepAside: what Remove left when it was killed goes; what others call so, files and links stay.
+func TestSweepAside(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	const ours = ".gone-01JD4K7Q3ZT9V8B6N2XHFQW5M"
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(root, ours+"A", "raw"), 0o777), os.Mkdir(filepath.Join(root, ".gone-notes"), 0o777),
+		os.WriteFile(filepath.Join(root, ours+"B"), nil, 0o666), os.Symlink(elsewhere, filepath.Join(root, ours+"C")),
+		os.Mkdir(filepath.Join(root, "run"), 0o777), results.Remove(root, "run"), results.Sweep(root, results.RecordFile),
+	); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{ours + "B", ours + "C", ".gone-notes"}; !slices.Equal(left, want) {
+		t.Errorf("%q are left, want %q", left, want)
+	}
+	if err := results.Remove(root, "run"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what is gone is removed: %v", err)
 	}
 }
 
@@ -614,12 +643,16 @@ func TestCreateUnwritable(t *testing.T) {
 }
 
 func TestScrub(t *testing.T) {
-	rec := &results.Record{Points: []results.Point{{Phases: []results.Phase{{Figures: []results.Figure{{Value: math.NaN(), Hi: math.Inf(1), N: 3}}}}}}, Checks: []results.Check{{Error: math.Inf(-1)}}}
+	rec := &results.Record{Points: []results.Point{{
+		Phases: []results.Phase{{Figures: []results.Figure{{Value: math.NaN(), Hi: math.Inf(1), N: 3}, {Value: 1, Grain: math.NaN(), N: 3}}}},
+		Params: map[string]any{"rate": math.Inf(1), "mode": "pool"}, Curves: []results.Curve{{Y: []float64{1, math.NaN()}}},
+	}}, Checks: []results.Check{{Error: math.Inf(-1)}}, Timings: map[string]float64{"measure": math.Inf(1)}, Reproduced: []results.Reproduction{{Here: &results.Effect{Lo: math.NaN()}}}}
 	var b bytes.Buffer
 	if err := results.WriteJSON(&b, rec); err != nil {
 		t.Fatal(err)
 	}
-	if rec.Points[0].Phases[0].Figures[0].N != 0 || len(rec.Warnings) != 1 {
+	p := rec.Points[0]
+	if f := p.Phases[0].Figures; f[0].N != 0 || f[1].N != 0 || f[1].Value != 1 || p.Curves[0].Y[0] != 1 || p.Params["mode"] != "pool" || !slices.Equal(rec.Warnings, []string{"8 values were not finite numbers; they are stored as 0"}) {
 		t.Errorf("%+v", rec)
 	}
 }

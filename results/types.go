@@ -116,9 +116,8 @@ type Point struct {
 	// Trees are where jobs' gradients were added up.
 	Trees []Tree `json:"trees,omitempty"`
 	// Findings are checks that were decided by other evidence than figures.
-	Findings []Finding      `json:"findings,omitempty"`
-	Plan     map[string]any `json:"-"`
-	Error    string         `json:"error,omitempty"` // why the point ended early
+	Findings []Finding `json:"findings,omitempty"`
+	Error    string    `json:"error,omitempty"` // why the point ended early
 	// Sabotaged is how often the run's fault acted in the point.
 	Sabotaged int64 `json:"sabotaged,omitempty"`
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/inabench/inabench/results/human"
@@ -321,155 +320,181 @@ func (p Point) UnsoundIn(phase int) string {
 	return p.Phases[phase].Spoilt
 }
 
+// subject is what a phase of a cell has of one thing that an expectation is about.
+type subject struct {
+	observed  []Figure // of sound repeats
+	heard     []Figure // those of observed in whose repeats the predictor said something, too
+	unsound   []Figure // observed in repeats that are not judged
+	predicted []Figure // one for each that was heard; or what was observed where it is held against
+	void      []Figure // predicted of what nobody has measured, or may judge: each as it ran
+	missing   string   // why it has no figure in some repeat
+	unfit     string   // why what it is held against has none
+}
+
+// evidence is what a phase of a cell has of the metric of an expectation.
+type evidence struct {
+	of               map[string]*subject
+	order            []string // of subjects: those with figures as they came, then those without
+	largest          float64  // prediction
+	repeats, dropped int      // that have the phase, and of these those that are not judged
+	reason, code     string   // why, of the first of these
+	stood            string   // see held
+	late             Trouble
+	caught           float64
+}
+
+// about is what there is of a subject, nothing at first.
+func (v *evidence) about(of string) *subject {
+	if v.of[of] == nil {
+		v.of[of] = &subject{}
+		v.order = append(v.order, of)
+	}
+	return v.of[of]
+}
+
+// evidence gathers what a phase of the cell has for and against an expectation.
+func (c *Setting) evidence(e Expect, phase int) *evidence {
+	v := &evidence{of: map[string]*subject{}}
+	for i := range c.All {
+		p := &c.All[i]
+		if phase >= len(p.Phases) {
+			continue
+		}
+		ph := &p.Phases[phase]
+		v.repeats++
+		why := p.UnsoundIn(phase)
+		if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
+			why = ""
+		}
+		if why != "" {
+			v.dropped++
+			v.reason, v.code = cmp.Or(v.reason, why), cmp.Or(v.code, p.unjudged())
+		} else {
+			if v.stood = cmp.Or(v.stood, ph.Stood); e.Predictor != "value" {
+				v.stood = cmp.Or(v.stood, ph.Unlike)
+			}
+			if t := Late(p.Health); t.Value > v.late.Value {
+				v.late = t
+			}
+			v.caught = max(v.caught, ph.caughtUp())
+		}
+		v.add(e, ph, why == "")
+	}
+	figured := len(v.order)
+	for _, p := range c.All {
+		if phase >= len(p.Phases) {
+			continue
+		}
+		for _, m := range p.Phases[phase].Missing { // nobody has measured it: that is no reason not to be told of it
+			if m.Metric == e.Metric && Glob(e.Of, m.Of) {
+				s := v.about(m.Of)
+				s.missing = cmp.Or(s.missing, m.Why)
+			}
+		}
+	}
+	slices.Sort(v.order[figured:])
+	return v
+}
+
+// add adds the figures of one repeat of the phase, which is sound or not.
+func (v *evidence) add(e Expect, ph *Phase, sound bool) {
+	measured, predicted := map[string]bool{}, map[string]bool{}
+	wanted := func(f *Figure) bool { return f.Metric == e.Metric && (f.Kind != Predicted || f.Predictor == e.Predictor) }
+	for i := range ph.Figures {
+		switch f := &ph.Figures[i]; {
+		case !wanted(f):
+		case f.Kind == Predicted:
+			predicted[f.Of] = true
+			v.largest = max(v.largest, math.Abs(f.Value))
+		default:
+			measured[f.Of] = true
+		}
+	}
+	for i := range ph.Figures {
+		f := &ph.Figures[i]
+		if !wanted(f) || !Glob(e.Of, f.Of) {
+			continue
+		}
+		s := v.about(f.Of)
+		switch {
+		case f.Kind == Predicted && sound && measured[f.Of]:
+			s.predicted = append(s.predicted, *f)
+		case f.Kind == Predicted:
+			s.void = append(s.void, *f)
+		case !sound:
+			s.unsound = append(s.unsound, *f)
+		default:
+			s.observed = append(s.observed, *f)
+			if predicted[f.Of] {
+				s.heard = append(s.heard, *f)
+			}
+		}
+	}
+}
+
+// against puts what was observed in a phase of another cell in the place of predictions.
+func (v *evidence) against(e Expect, ref *Setting, phase int) {
+	for _, p := range ref.All {
+		if phase >= len(p.Phases) {
+			continue
+		}
+		ph := &p.Phases[phase]
+		why := p.UnsoundIn(phase)
+		for _, f := range ph.Figures {
+			if f.Metric != e.Metric || f.Kind == Predicted || !Glob(e.Of, f.Of) {
+				continue
+			}
+			s := v.of[f.Of]
+			if why == "" {
+				v.largest = max(v.largest, math.Abs(f.Value))
+			}
+			switch {
+			case s == nil:
+			case why == "":
+				s.predicted = append(s.predicted, f)
+			default: // what was measured of it is no reference
+				s.unfit = cmp.Or(s.unfit, e.Against+": "+why)
+			}
+		}
+		if why != "" {
+			continue
+		}
+		v.stood = cmp.Or(v.stood, ph.Stood, ph.Unlike)
+		for _, m := range ph.Missing {
+			if s := v.of[m.Of]; s != nil && m.Metric == e.Metric {
+				s.unfit = cmp.Or(s.unfit, e.Against+": "+m.Why)
+			}
+		}
+	}
+}
+
 // checks applies e to every figure of the cell that it matches. Figures of unsound
 // repeats are shown where there are no sound ones, and not judged. With ref, predictions
 // are what was measured there.
 func (c *Setting) checks(e Expect, ref *Setting) []held {
 	var out []held
 	for phase := range c.Phases {
-		var order []string
-		observed := map[string][]Figure{}
-		unsound := map[string][]Figure{}
-		predicted := map[string][]Figure{}
-		void := map[string][]Figure{}  // predicted of unsound repeats, each as it ran
-		missing := map[string]string{} // here, or in what it is held against
-		unfit := map[string]string{}   // why what it is held against has no figure
-		var absent []string
-		largest := 0.0
-		repeats, dropped, reason, code, stood := 0, 0, "", "", ""
-		var late Trouble
-		caught := 0.0
-		for _, p := range c.All {
-			if phase >= len(p.Phases) {
-				continue
-			}
-			repeats++
-			why := p.UnsoundIn(phase)
-			if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
-				why = ""
-			}
-			if why != "" {
-				dropped++
-				reason, code = cmp.Or(reason, why), cmp.Or(code, p.unjudged())
-			} else {
-				if stood = cmp.Or(stood, p.Phases[phase].Stood); e.Predictor != "value" {
-					stood = cmp.Or(stood, p.Phases[phase].Unlike)
-				}
-				if t := Late(p.Health); t.Value > late.Value {
-					late = t
-				}
-				caught = max(caught, p.Phases[phase].caughtUp())
-			}
-			for _, m := range p.Phases[phase].Missing {
-				if m.Metric == e.Metric && missing[m.Of] == "" {
-					missing[m.Of] = m.Why
-				}
-			}
-			for _, f := range p.Phases[phase].Figures {
-				if f.Metric != e.Metric {
-					continue
-				}
-				into := observed
-				switch {
-				case f.Kind == Predicted && f.Predictor != e.Predictor:
-					continue
-				case f.Kind == Predicted:
-					largest = max(largest, math.Abs(f.Value))
-					if into = predicted; why != "" || !measures(&p.Phases[phase], f) {
-						into = void // it is of what nobody has measured, or may judge
-					}
-				case why != "":
-					into = unsound
-				}
-				if !Glob(e.Of, f.Of) {
-					continue
-				}
-				if !slices.Contains(order, f.Of) {
-					order = append(order, f.Of)
-				}
-				into[f.Of] = append(into[f.Of], f)
-			}
-		}
+		v := c.evidence(e, phase)
 		if ref != nil {
-			for _, p := range ref.All {
-				if phase >= len(p.Phases) {
-					continue
-				}
-				ph := &p.Phases[phase]
-				if why := p.UnsoundIn(phase); why != "" { // what was measured of it is no reference
-					for _, f := range ph.Figures {
-						if f.Metric == e.Metric && f.Kind != Predicted {
-							unfit[f.Of] = cmp.Or(unfit[f.Of], e.Against+": "+why)
-						}
-					}
-					continue
-				}
-				for _, m := range ph.Missing {
-					if m.Metric == e.Metric {
-						unfit[m.Of] = cmp.Or(unfit[m.Of], e.Against+": "+m.Why)
-					}
-				}
-				stood = cmp.Or(stood, ph.Stood, ph.Unlike)
-				for _, f := range p.Phases[phase].Figures {
-					if f.Metric == e.Metric && f.Kind != Predicted && Glob(e.Of, f.Of) {
-						predicted[f.Of] = append(predicted[f.Of], f)
-						largest = max(largest, math.Abs(f.Value))
-					}
-				}
-			}
+			v.against(e, ref, phase)
 		}
-		for of := range missing { // nobody has measured it: that is no reason not to be told of it
-			if Glob(e.Of, of) && !slices.Contains(order, of) {
-				absent = append(absent, of)
+		for _, of := range v.order {
+			s := v.of[of]
+			if len(s.observed) == 0 && len(s.predicted) == 0 {
+				s.predicted = s.void
 			}
-		}
-		slices.Sort(absent)
-		for _, of := range append(order, absent...) {
-			if len(observed[of]) == 0 && len(predicted[of]) == 0 {
-				predicted[of] = void[of]
-			}
-			if len(predicted[of]) == 0 && largest > 0 && e.Predictor != "value" && unfit[of] == "" {
+			if len(s.predicted) == 0 && v.largest > 0 && e.Predictor != "value" && s.unfit == "" {
 				continue // a model is not held to what it says nothing of
 			}
-			k := held{Check: e.check(), stood: stood}
-			if counted(e.Metric) {
-				k.stood = ""
+			k := held{Check: e.check()}
+			k.Point, k.Index, k.Phase, k.Of = c.Labels, c.Index, phase, of
+			if !counted(e.Metric) {
+				k.stood = v.stood
 			}
 			if slices.Contains(rates, e.Metric) {
-				k.late, k.caught = late, caught
+				k.late, k.caught = v.late, v.caught
 			}
-			k.Point, k.Index, k.Phase, k.Of = c.Labels, c.Index, phase, of
-			note := ""
-			switch {
-			case len(observed[of]) > 0:
-				k.hold(e, observed[of], predicted[of], largest)
-				if len(predicted[of]) == 0 && unfit[of] != "" {
-					k.Why, k.Code = unfit[of], CodeLimited
-				}
-				if n := repeats - dropped - len(observed[of]); n > 0 && missing[of] != "" && k.Outcome == Pass {
-					k.inconclusive(fmt.Sprintf("%d of %d repeats have no figure: %s", n, repeats, missing[of]))
-					k.ok, k.Code = false, CodeNoFigure
-				}
-				if dropped > 0 {
-					note = fmt.Sprintf("%d of %d repeats left out: %s", dropped, repeats, reason)
-				}
-			case dropped > 0: // it is shown, and not judged
-				if len(unsound[of]) > 0 {
-					k.hold(e, unsound[of], predicted[of], largest)
-				} else if len(predicted[of]) > 0 {
-					k.Predicted, k.Bottleneck, k.Unit = predicted[of][0].Value, predicted[of][0].Bottleneck, predicted[of][0].Unit
-				}
-				k.inconclusive(reason)
-				k.ok, k.More, k.Code = false, 0, code
-			default:
-				k.hold(e, nil, predicted[of], largest)
-				if missing[of] != "" {
-					k.Why = missing[of]
-				}
-			}
-			if note != "" {
-				k.Why = strings.TrimPrefix(k.Why+"; "+note, "; ")
-			}
+			k.weigh(e, v, s)
 			out = append(out, k)
 		}
 	}
@@ -482,19 +507,59 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 	return out
 }
 
-// measures says whether a phase has what a prediction is of.
-func measures(ph *Phase, prediction Figure) bool {
-	return slices.ContainsFunc(ph.Figures, func(f Figure) bool {
-		return f.Kind != Predicted && f.Metric == prediction.Metric && f.Of == prediction.Of
-	})
+// weigh decides the check of a subject by what there is of it.
+func (c *held) weigh(e Expect, v *evidence, s *subject) {
+	switch {
+	case len(s.observed) > 0:
+		seen := s.observed
+		if len(s.heard) > 0 { // other repeats are none of what was predicted
+			seen = s.heard
+		}
+		c.hold(e, seen, s.predicted, v.largest)
+		if len(s.predicted) == 0 && s.unfit != "" {
+			c.Why, c.Code = s.unfit, CodeLimited
+		}
+		if n := len(s.observed) - len(seen); n > 0 {
+			c.lacks(fmt.Sprintf("%d of %d repeats have no prediction by %s", n, v.repeats, e.Predictor))
+		}
+		if n := v.repeats - v.dropped - len(s.observed); n > 0 && s.missing != "" {
+			c.lacks(fmt.Sprintf("%d of %d repeats have no figure: %s", n, v.repeats, s.missing))
+		}
+		if v.dropped > 0 {
+			note := fmt.Sprintf("%d of %d repeats left out: %s", v.dropped, v.repeats, v.reason)
+			c.Why = strings.TrimPrefix(c.Why+"; "+note, "; ")
+		}
+	case v.dropped > 0: // it is shown, and not judged
+		if len(s.unsound) > 0 {
+			c.hold(e, s.unsound, s.predicted, v.largest)
+		} else if len(s.predicted) > 0 {
+			c.foretold(s.predicted[0])
+		}
+		c.inconclusive(v.reason)
+		c.ok, c.More, c.Code = false, 0, v.code
+	default:
+		c.hold(e, nil, s.predicted, v.largest)
+		c.Why = cmp.Or(s.missing, c.Why)
+	}
 }
+
+// lacks leaves a check open that passes by some repeats, where others have nothing to say.
+func (c *held) lacks(why string) {
+	if c.Outcome == Pass {
+		c.inconclusive(why)
+		c.ok, c.Code = false, CodeNoFigure
+	}
+}
+
+// foretold fills in what was predicted of what nobody has measured.
+func (c *held) foretold(p Figure) { c.Predicted, c.Bottleneck, c.Unit = p.Value, p.Bottleneck, p.Unit }
 
 // hold compares the combined observation with the prediction.
 func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	if len(observed) == 0 {
 		why := "not measured"
 		if len(predicted) > 0 {
-			c.Predicted, c.Bottleneck, c.Unit = predicted[0].Value, predicted[0].Bottleneck, predicted[0].Unit
+			c.foretold(predicted[0])
 			why = "predicted, but not measured"
 		} else if e.Predictor == "value" {
 			c.Predicted = e.Value
@@ -869,7 +934,7 @@ func correlate(e Expect, each []held) Check {
 		x, y = append(x, c.Predicted), append(y, c.Measured)
 		out.Kind, out.Repeats = c.Kind, min(out.Repeats, c.Repeats)
 	}
-	r, lo, hi := pearson(x, y)
+	r, lo, hi := PearsonInterval(x, y)
 	if !human.Finite(r) {
 		out.Repeats = 0
 		out.inconclusive(fmt.Sprintf("no correlation of %d figures", len(x)))
@@ -881,9 +946,9 @@ func correlate(e Expect, each []held) Check {
 	return out
 }
 
-// pearson is the correlation of two series with its 95 % interval (Fisher 1915); NaN
+// PearsonInterval is the correlation of two series with its 95 % interval (Fisher 1915); NaN
 // where one does not vary, or there are fewer than four pairs.
-func pearson(x, y []float64) (r, lo, hi float64) {
+func PearsonInterval(x, y []float64) (r, lo, hi float64) {
 	if len(x) < 4 {
 		return math.NaN(), 0, 0
 	}
@@ -1109,53 +1174,54 @@ type ModelError struct {
 }
 
 // ModelErrors are the errors of every predictor that the points carry, for every
-// metric. Errors of dimensionless metrics are absolute, those of others relative;
-// figures predicted 0 are left out of relative ones.
+// metric, of repeats of which it said something. Errors of dimensionless metrics are
+// absolute, those of others relative; figures predicted 0 are left out of relative ones.
 func ModelErrors(points []Point) []ModelError {
 	type key struct{ predictor, metric string }
+	type subject struct {
+		key
+		of string
+	}
 	all := map[key]*ModelError{}
 	for _, c := range Settings(points) {
 		for phase := range c.Phases {
-			observed := map[[2]string][]Figure{}
-			type pair struct {
-				Figure
-				n int
-			}
-			predicted := map[[3]string]*pair{}
-			var order [][3]string
+			observed, predicted := map[subject][]Figure{}, map[subject][]Figure{}
+			var order []subject
 			for _, p := range c.Repeats {
 				if phase >= len(p.Phases) || p.Phases[phase].Spoilt != "" {
 					continue
 				}
-				for _, f := range p.Phases[phase].Figures {
+				figures := p.Phases[phase].Figures
+				seen := map[[2]string]Figure{}
+				for _, f := range figures {
 					if f.Kind != Predicted {
-						k := [2]string{f.Metric, f.Of}
-						observed[k] = append(observed[k], f)
+						seen[[2]string{f.Metric, f.Of}] = f
+					}
+				}
+				for _, f := range figures {
+					o, ok := seen[[2]string{f.Metric, f.Of}]
+					if f.Kind != Predicted || !ok {
 						continue
 					}
-					k := [3]string{f.Metric, f.Of, f.Predictor}
+					k := subject{key{f.Predictor, f.Metric}, f.Of}
 					if predicted[k] == nil {
-						predicted[k] = &pair{Figure: f}
-						predicted[k].Value = 0
 						order = append(order, k)
 					}
-					predicted[k].Value += f.Value
-					predicted[k].n++
+					observed[k], predicted[k] = append(observed[k], o), append(predicted[k], f)
 				}
 			}
 			for _, k := range order {
-				o := observed[[2]string{k[0], k[1]}]
-				if len(o) == 0 {
-					continue
+				unit, want := predicted[k][0].Unit, 0.0
+				for _, p := range predicted[k] {
+					want += p.Value
 				}
-				p := predicted[k]
-				want := p.Value / float64(p.n)
-				m := all[key{k[2], k[0]}]
+				want /= float64(len(predicted[k]))
+				m := all[k.key]
 				if m == nil {
-					m = &ModelError{Predictor: k[2], Metric: k[0], Unit: p.Unit, Relative: !human.Plain(p.Unit)}
-					all[key{k[2], k[0]}] = m
+					m = &ModelError{Predictor: k.predictor, Metric: k.metric, Unit: unit, Relative: !human.Plain(unit)}
+					all[k.key] = m
 				}
-				err := math.Abs(Combine(o).Value - want)
+				err := math.Abs(Combine(observed[k]).Value - want)
 				if m.Relative {
 					if want == 0 {
 						continue
@@ -1166,7 +1232,7 @@ func ModelErrors(points []Point) []ModelError {
 				m.Mean += (err - m.Mean) / float64(m.N)
 				if err >= m.Max {
 					m.Max = err
-					m.Worst = strings.TrimSpace(c.Place(phase) + " " + k[1])
+					m.Worst = strings.TrimSpace(c.Place(phase) + " " + k.of)
 				}
 			}
 		}
@@ -1177,8 +1243,8 @@ func ModelErrors(points []Point) []ModelError {
 			out = append(out, *m)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool {
-		return cmp.Or(cmp.Compare(out[i].Predictor, out[j].Predictor), cmp.Compare(out[i].Metric, out[j].Metric)) < 0
+	slices.SortFunc(out, func(a, b ModelError) int {
+		return cmp.Or(cmp.Compare(a.Predictor, b.Predictor), cmp.Compare(a.Metric, b.Metric))
 	})
 	return out
 }

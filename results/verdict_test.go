@@ -633,6 +633,38 @@ func TestRepeatsThatCancel(t *testing.T) {
 	}
 }
 
+// TestFailedPredictor: where a predictor said nothing in a repeat, what was measured in that repeat is held against nothing,
+// and that the others are as predicted is no pass.
+func TestFailedPredictor(t *testing.T) {
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}
+	for _, c := range []struct {
+		name                string
+		measured, predicted []float64 // of each repeat; 0: it failed
+		want                results.Outcome
+		off                 float64
+	}{
+		{"the other repeat is as predicted", []float64{.5, .9}, []float64{.5, 0}, results.Inconclusive, 0},
+		{"it is the second one", []float64{.9, .5}, []float64{0, .5}, results.Inconclusive, 0},
+		{"the other repeat is far off", []float64{.9, .5}, []float64{.5, 0}, results.Fail, .4},
+	} {
+		var points []results.Point
+		for i, v := range c.measured {
+			p := resultstest.One(v, .001, c.predicted[i], 20)
+			if p.Repeat = i; c.predicted[i] == 0 {
+				p.Phases[0].Figures = p.Phases[0].Figures[:1]
+			}
+			points = append(points, p)
+		}
+		checks, outcome, _ := results.Judge([]results.Expect{e}, points)
+		if len(checks) != 1 || outcome != c.want || math.Abs(checks[0].Error-c.off) > 1e-9 {
+			t.Errorf("%s: %s, want %s and off by %g: %+v", c.name, outcome, c.want, c.off, checks)
+		}
+		if m := results.ModelErrors(points); len(m) != 1 || math.Abs(m[0].Max-c.off) > 1e-9 {
+			t.Errorf("%s: errors %+v, want %g", c.name, m, c.off)
+		}
+	}
+}
+
 // TestMissingFigures: what could not be measured is undecided, whatever it is held against; what others were is no answer.
 func TestMissingFigures(t *testing.T) {
 	figure := func(of string, v float64) results.Figure {

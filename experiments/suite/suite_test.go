@@ -430,7 +430,7 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left := filepath.Join(root, Folder, ".gone-half")
+	left := filepath.Join(root, Folder, ".gone-01JD4K7Q3ZT9V8B6N2XHFQW5MC")
 	for _, dir := range []string{left, filepath.Join(root, Folder, "unreadable")} {
 		if err := os.Mkdir(dir, 0o777); err != nil {
 			t.Fatal(err)

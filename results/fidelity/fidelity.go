@@ -375,22 +375,6 @@ type heard struct {
 	repeats int
 }
 
-// repeated is a figure of a repeat.
-type repeated struct {
-	results.Figure
-	repeat int
-}
-
-// figures are those of a list, of the repeats that are wanted.
-func figures(list []repeated, want func(repeat int) bool) (out []results.Figure) {
-	for _, f := range list {
-		if want(f.repeat) {
-			out = append(out, f.Figure)
-		}
-	}
-	return out
-}
-
 // passed over: counts, times that nobody models, and what follows from other figures.
 var passed = []string{"sum_errors", "iterations", "wire_rate", "jain", "rtt", "placement_time", "tree_time"}
 
@@ -411,8 +395,13 @@ func classOf(metric, of string) (Class, bool) {
 func read(rec *results.Record) *side {
 	s := &side{rec: rec, observed: map[key]results.Figure{}, predicted: map[string]map[key]results.Figure{}, repeats: map[key]int{}, limits: map[key]string{},
 		heard: map[string]map[key]heard{}}
-	observed, predicted := map[key][]repeated{}, map[string]map[key][]repeated{}
+	observed := map[key][]results.Figure{}
+	said, of := map[string]map[key][]results.Figure{}, map[string]map[key][]results.Figure{} // by predictors, and observed in the same repeats
 	trust := map[key]int{}
+	lab := func(f results.Figure) results.Figure {
+		f.Value, f.Lo, f.Hi = rec.Scale.Lab(f.Value, f.Unit), rec.Scale.Lab(f.Lo, f.Unit), rec.Scale.Lab(f.Hi, f.Unit)
+		return f
+	}
 	for _, p := range rec.Points {
 		if why := p.Unsound(); why != "" {
 			s.spoilt = append(s.spoilt, strings.TrimSpace(fmt.Sprintf("%s repeat %d: %s", p.Label(), p.Repeat+1, why)))
@@ -423,52 +412,54 @@ func read(rec *results.Record) *side {
 				s.spoilt = append(s.spoilt, strings.TrimSpace(fmt.Sprintf("%s repeat %d phase %d: %s", p.Label(), p.Repeat+1, i+1, ph.Spoilt)))
 				continue
 			}
+			here := map[key]results.Figure{} // observed in this repeat
 			for _, f := range ph.Figures {
 				k := key{p.Index, i, p.Label(), f.Metric, f.Of}
-				if f.Kind == results.Predicted {
-					// What limits a job is best known to the model that follows packets.
-					at, by := key{p.Index, i, p.Label(), "", f.Of}, 1
-					if f.Predictor == "occupancy" {
-						by = 2
-					}
-					if f.Bottleneck != "" && by > trust[at] {
-						s.limits[at], trust[at] = f.Bottleneck, by
-					}
-				}
-				if _, ok := classOf(f.Metric, f.Of); !ok || f.N == 0 && f.Kind != results.Predicted {
+				if _, ok := classOf(f.Metric, f.Of); !ok || f.Kind == results.Predicted || f.N == 0 {
 					continue
 				}
-				f.Value, f.Lo, f.Hi = rec.Scale.Lab(f.Value, f.Unit), rec.Scale.Lab(f.Lo, f.Unit), rec.Scale.Lab(f.Hi, f.Unit)
+				if observed[k] == nil {
+					s.keys = append(s.keys, k)
+				}
+				here[k] = lab(f)
+				observed[k] = append(observed[k], here[k])
+			}
+			for _, f := range ph.Figures {
 				if f.Kind != results.Predicted {
-					if _, ok := observed[k]; !ok {
-						s.keys = append(s.keys, k)
-					}
-					observed[k] = append(observed[k], repeated{f, p.Repeat})
 					continue
 				}
-				if predicted[f.Predictor] == nil {
-					predicted[f.Predictor] = map[key][]repeated{}
+				// What limits a job is best known to the model that follows packets.
+				at, by := key{p.Index, i, p.Label(), "", f.Of}, 1
+				if f.Predictor == "occupancy" {
+					by = 2
+				}
+				if f.Bottleneck != "" && by > trust[at] {
+					s.limits[at], trust[at] = f.Bottleneck, by
+				}
+				k := key{p.Index, i, p.Label(), f.Metric, f.Of}
+				if _, ok := classOf(f.Metric, f.Of); !ok {
+					continue
+				}
+				if said[f.Predictor] == nil {
+					said[f.Predictor], of[f.Predictor] = map[key][]results.Figure{}, map[key][]results.Figure{}
 					s.predictors = append(s.predictors, f.Predictor)
 				}
-				predicted[f.Predictor][k] = append(predicted[f.Predictor][k], repeated{f, p.Repeat})
+				said[f.Predictor][k] = append(said[f.Predictor][k], lab(f))
+				if o, ok := here[k]; ok {
+					of[f.Predictor][k] = append(of[f.Predictor][k], o)
+				}
 			}
 		}
 	}
-	always := func(int) bool { return true }
 	for k, all := range observed {
-		s.observed[k], s.repeats[k] = results.Combine(figures(all, always)), len(all)
+		s.observed[k], s.repeats[k] = results.Combine(all), len(all)
 	}
-	for p, all := range predicted {
+	for p, all := range said {
 		s.predicted[p], s.heard[p] = map[key]results.Figure{}, map[key]heard{}
-		for k, said := range all {
-			s.predicted[p][k] = results.Combine(figures(said, always))
-			spoke := map[int]bool{}
-			for _, f := range said {
-				spoke[f.repeat] = true
-			}
-			of := figures(observed[k], func(repeat int) bool { return spoke[repeat] })
-			if n := len(of); 0 < n && n < len(observed[k]) {
-				s.heard[p][k] = heard{results.Combine(of), n}
+		for k, figures := range all {
+			s.predicted[p][k] = results.Combine(figures)
+			if some := of[p][k]; 0 < len(some) && len(some) < len(observed[k]) {
+				s.heard[p][k] = heard{results.Combine(some), len(some)}
 			}
 		}
 	}

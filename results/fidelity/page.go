@@ -59,8 +59,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type number struct{ Text, Key, Lo, Hi string }
 
 func numberOf(text string, v Interval) number {
-	key := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	return number{text, key(v.Value), key(v.Lo), key(v.Hi)}
+	return number{text, human.Exact(v.Value), human.Exact(v.Lo), human.Exact(v.Hi)}
 }
 
 // sizeOf is the magnitude of an error of a metric.

@@ -21,20 +21,13 @@ func medianOf(all []*Error) Median {
 			near[i] = min(math.Abs(v.Lo), math.Abs(v.Hi))
 		}
 	}
-	for _, x := range [][]float64{size, near, far} {
-		slices.Sort(x)
-	}
-	m := Median{Interval{middle(size), middle(near), middle(far)}, len(all), "intervals of the errors"}
+	slices.Sort(size)
+	m := Median{Interval{results.Median(size), results.Median(near), results.Median(far)}, len(all), "intervals of the errors"}
 	if n := len(size); n >= orderStatistics {
 		k := rankBelow(n)
 		m.Lo, m.Hi, m.Basis = size[k-1], size[n-k], "order statistics"
 	}
 	return m
-}
-
-func middle(sorted []float64) float64 {
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // rankBelow is the largest k for which the median of a distribution lies between the k-th
@@ -71,17 +64,11 @@ func bias(all []*Error) Interval {
 // pearson is the correlation with its interval by Fisher's transformation; nil below four
 // figures, or where one side does not vary.
 func pearson(x, y []float64) *Interval {
-	r := results.Pearson(x, y)
-	if len(x) < 4 || math.IsNaN(r) || constant(x) || constant(y) {
+	r, lo, hi := results.PearsonInterval(x, y)
+	if math.IsNaN(r) || constant(x) || constant(y) {
 		return nil
 	}
-	r = max(-1, min(1, r))
-	out := &Interval{r, r, r}
-	if math.Abs(r) < 1 {
-		z, half := math.Atanh(r), 1.959964/math.Sqrt(float64(len(x)-3))
-		out.Lo, out.Hi = math.Tanh(z-half), math.Tanh(z+half)
-	}
-	return out
+	return &Interval{r, lo, hi}
 }
 
 // constant says whether figures differ by no more than rounding.

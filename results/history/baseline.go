@@ -41,13 +41,13 @@ func (b Baseline) file() string { return url.PathEscape(b.Experiment) + "@" + b.
 // setting, in the place of the one before. Unless forced it must have passed, and a sabotaged one it
 // never is; the error wraps ErrUnfit.
 func (x *Index) SetBaseline(ctx context.Context, dir, reason string, force bool) (b Baseline, err error) {
-	err = write(ctx, x.db.Load(), func(tx *sql.Tx) error { // so that no Prune takes it away meanwhile
-		if _, err := x.refresh(ctx, tx, []string{dir}); err != nil {
+	err = write(ctx, x.db.Load(), func(conn *sql.Conn) error { // so that no Prune takes it away meanwhile
+		if _, err := x.refresh(ctx, conn, []string{dir}); err != nil {
 			return err
 		}
 		var complete bool
 		var outcome results.Outcome
-		err := tx.QueryRowContext(ctx, "SELECT experiment, setting, finished <> 0, outcome FROM run WHERE dir = ?", dir).Scan(&b.Experiment, &b.Setting, &complete, &outcome)
+		err := conn.QueryRowContext(ctx, "SELECT experiment, setting, finished <> 0, outcome FROM run WHERE dir = ?", dir).Scan(&b.Experiment, &b.Setting, &complete, &outcome)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return fmt.Errorf("%w: %s in %s", results.ErrNotFound, dir, x.root)

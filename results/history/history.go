@@ -262,7 +262,7 @@ func (x *Index) Unkept() error { return x.unkept }
 
 // connect opens a database. Nothing that it says of itself has functions called.
 func connect(name string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", fmt.Sprintf("%s_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=cache_size(-65536)&_pragma=trusted_schema(0)&_pragma=max_page_count(%d)",
+	db, err := sql.Open("sqlite", fmt.Sprintf("%s_pragma=busy_timeout(%d)&_pragma=cache_size(-65536)&_pragma=trusted_schema(0)&_pragma=max_page_count(%d)",
 		name, patience.Milliseconds(), mostPages))
 	if err == nil {
 		db.SetMaxOpenConns(1) // what is in memory belongs to a connection
@@ -280,12 +280,12 @@ func (x *Index) open(ctx context.Context) error {
 		var have int
 		err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have)
 		if err == nil && have != version {
-			err = write(ctx, db, func(tx *sql.Tx) error {
+			err = write(ctx, db, func(conn *sql.Conn) error {
 				// Another process may have done it.
-				if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil || have == version {
+				if err := conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil || have == version {
 					return err
 				}
-				return empty(ctx, tx)
+				return empty(ctx, conn)
 			})
 		}
 		if err != nil || x.name == inMemory {
@@ -338,30 +338,24 @@ const mostObjects = 100
 
 // objects are all that there is in a database, with what it was made by.
 func objects(ctx context.Context, db *sql.DB) (out []string, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema LIMIT ?", mostObjects)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = each(ctx, db, func(scan scanner) error {
 		var kind, name, table, text string
-		if err := rows.Scan(&kind, &name, &table, &text); err != nil {
-			return nil, err
-		}
+		err := scan(&kind, &name, &table, &text)
 		out = append(out, fmt.Sprintf("%q %q %q %q", kind, name, table, text))
-	}
+		return err
+	}, "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema LIMIT ?", mostObjects)
 	slices.Sort(out)
-	return out, rows.Err()
+	return out, err
 }
 
 // empty makes the tables, empty. Files are never replaced, since another process may have them open.
-func empty(ctx context.Context, tx *sql.Tx) error {
+func empty(ctx context.Context, conn *sql.Conn) error {
 	for _, t := range tables {
-		if _, err := tx.ExecContext(ctx, "DROP TABLE IF EXISTS "+t); err != nil {
+		if _, err := conn.ExecContext(ctx, "DROP TABLE IF EXISTS "+t); err != nil {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA user_version = %d;", version))
+	_, err := conn.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA user_version = %d;", version))
 	return err
 }
 
@@ -369,38 +363,41 @@ func empty(ctx context.Context, tx *sql.Tx) error {
 func (x *Index) Close() error { return x.db.Load().Close() }
 
 // write does something while no other process writes: all of it, or nothing.
-func write(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
-	tx, err := begin(ctx, db)
+func write(ctx context.Context, db *sql.DB, do func(*sql.Conn) error) error {
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	if err := do(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
+	defer conn.Close()
+	if err = inTurn(ctx, conn, "BEGIN IMMEDIATE"); err == nil {
+		if err = do(conn); err == nil {
+			err = inTurn(ctx, conn, "COMMIT")
+		}
 	}
-	return tx.Commit()
+	if err != nil {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // an error where nothing has begun, or SQLite itself went back
+	}
+	return err
 }
 
-// begin waits until no other process writes, or ctx ends: what SQLite itself waits for, nothing ends.
-func begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
-	if _, err := db.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", glance.Milliseconds())); err != nil {
-		return nil, err
+// inTurn does what has to wait until no other process writes, or reads: until then, or patience is over, or ctx ends. It waits
+// a glance at a time, since what SQLite itself waits for, nothing ends.
+func inTurn(ctx context.Context, conn *sql.Conn, statement string) error {
+	wait := func(most time.Duration) error {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", most.Milliseconds()))
+		return err
 	}
-	bear := fmt.Sprintf("PRAGMA busy_timeout = %d", patience.Milliseconds())
+	if err := wait(glance); err != nil {
+		return err
+	}
 	for began := time.Now(); ; {
-		tx, err := db.BeginTx(ctx, nil)
-		if err == nil {
-			if _, err = tx.ExecContext(ctx, bear); err != nil {
-				return nil, errors.Join(err, tx.Rollback())
-			}
-			return tx, nil
-		}
-		if ctx.Err() != nil {
+		_, err := conn.ExecContext(ctx, statement)
+		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		var code *sqlite.Error
 		if busy := errors.As(err, &code) && code.Code()&0xff == sqlite3.SQLITE_BUSY; !busy || time.Since(began) > patience {
-			_, again := db.ExecContext(context.WithoutCancel(ctx), bear)
-			return nil, errors.Join(err, again)
+			return errors.Join(err, wait(patience))
 		}
 	}
 }

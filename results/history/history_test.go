@@ -558,25 +558,30 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestBusy: who waits for another process to write hears that it is to end.
+// TestBusy: who waits for another process to write, or to read, hears that it is to end.
 func TestBusy(t *testing.T) {
-	root := t.TempDir()
-	save(t, root, record(0, 100))
-	x, other := openIndex(t, root), openIndex(t, root)
-	held, err := begin(t.Context(), other.db.Load())
-	if err != nil {
-		t.Fatal(err)
+	for name, statements := range map[string][]string{"it writes": {"BEGIN IMMEDIATE"}, "it reads": {"BEGIN", "SELECT count(*) FROM run"}} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			save(t, root, record(0, 100))
+			x, other := openIndex(t, root), openIndex(t, root)
+			for _, s := range statements {
+				if _, err := other.db.Load().Exec(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			if _, err := x.Update(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > patience/2 {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+			if _, err := other.db.Load().Exec("ROLLBACK"); err != nil {
+				t.Fatal(err)
+			}
+			update(t, x, 1)
+		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	if _, err := x.Update(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > patience/2 {
-		t.Errorf("after %v: %v", time.Since(began), err)
-	}
-	if err := held.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	update(t, x, 1)
 }
 
 // TestForeignDirectories: a directory that nobody may look into, as lost+found, or whose record leads nowhere, is no run,

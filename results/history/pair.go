@@ -89,11 +89,9 @@ const learn = 10
 
 // PairOptions say how runs are held against each other.
 type PairOptions struct {
-	Metric string // glob over metrics; empty: all
-	Across bool   // judge although settings differ
-	Within float64
-	// Relevant is the smallest change that matters where the noise of nights is known.
-	Relevant float64
+	Metric string  // glob over metrics; empty: all
+	Across bool    // judge although settings differ
+	Within float64 // the largest change that "the same" may hide, relative; 0: 0.05
 }
 
 // Count is how many figures changed so.
@@ -232,7 +230,7 @@ func (f *PairFigure) judge(earlier []trend.Night, pairs int, o PairOptions) erro
 		pair.Earlier = nil
 	}
 	// Many figures are looked at: all of them together may be wrong as often as one.
-	v, err := pair.Judge(trend.Options{Relevant: o.Relevant, FalseAlarms: 0.05 / float64(max(pairs, 1))})
+	v, err := pair.Judge(trend.Options{FalseAlarms: 0.05 / float64(max(pairs, 1))})
 	if err != nil {
 		return err
 	}

@@ -128,17 +128,10 @@ func (x *Index) pastSeries(ctx context.Context, rec *results.Record, dir, settin
 		}
 		one := report.PastSeries{Metric: s.Metric, Of: s.Of, Point: s.Point, Unit: s.Unit, Phase: s.Phase}
 		for _, n := range s.Nights {
-			one.Nights = append(one.Nights, report.PastNight{
-				PastRun: report.PastRun{Run: n.Run, Started: n.Started, Tool: n.Tool},
-				Median:  results.Median(n.Figures), Min: slices.Min(n.Figures), Max: slices.Max(n.Figures),
-			})
+			one.Nights = append(one.Nights, report.PastNight{PastRun: report.PastRun{Run: n.Run, Started: n.Started, Tool: n.Tool}, Figures: n.Figures})
 		}
-		changes, err := trend.Changes(s.Trend(), trend.Options{})
-		if err != nil {
+		if _, one.Changes, err = trend.Follow(s.Trend(), trend.Options{}); err != nil {
 			return nil, err
-		}
-		for _, c := range changes {
-			one.Changes = append(one.Changes, report.PastChange{Night: c.Night, Shift: c.Shift})
 		}
 		out = append(out, one)
 	}

@@ -194,7 +194,7 @@ func TestRebuildInTurn(t *testing.T) {
 	root := t.TempDir()
 	x, other := openIndex(t, root), openIndex(t, root)
 	rebuilt := make(chan error, 1)
-	err := write(t.Context(), other.db.Load(), func(tx *sql.Tx) error {
+	err := write(t.Context(), other.db.Load(), func(conn *sql.Conn) error {
 		go func() {
 			_, err := x.Rebuild(t.Context())
 			rebuilt <- err
@@ -208,7 +208,7 @@ func TestRebuildInTurn(t *testing.T) {
 		if err := errors.Join(d.Close(), d.Save(rec)); err != nil {
 			return err
 		}
-		_, err = other.refresh(t.Context(), tx, []string{filepath.Base(d.Path)})
+		_, err = other.refresh(t.Context(), conn, []string{filepath.Base(d.Path)})
 		return err
 	})
 	if err := errors.Join(err, <-rebuilt); err != nil {

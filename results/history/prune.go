@@ -20,16 +20,13 @@ const quiet = time.Hour
 
 // Prune removes run directories, and returns them, the newest first. Of each experiment in each
 // setting the newest keep (at least 1) stay, the newest that passed, and as many that were cut off. It
-// never removes baselines, runs that go on, runs whose record cannot be read, or what has changed since it
-// looked. With dry it only says what it would remove.
+// never removes baselines, runs that go on, runs whose record cannot be read, or what has changed since the
+// index was brought up to date, as OpenOrRead does. With dry it only says what it would remove.
 //
 // Where the disk is too full for an index, the one of OpenOrRead will do.
 func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("prune runs: keep %d, at least 1", keep)
-	}
-	if _, err := x.Update(ctx); err != nil {
-		return nil, fmt.Errorf("prune runs: %w", err)
 	}
 	all, err := x.Runs(ctx)
 	if err != nil {
@@ -38,7 +35,7 @@ func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 	var removed []Run
 	var left error // why runs stay that are not this user's
 
-	err = write(ctx, x.db.Load(), func(*sql.Tx) error { // nothing is written: whoever sets a baseline by the same index waits
+	err = write(ctx, x.db.Load(), func(*sql.Conn) error { // nothing is written: whoever sets a baseline by the same index waits
 		removed, left, err = x.remove(surplus(all, keep), dry)
 		return err
 	})
@@ -70,7 +67,7 @@ func (x *Index) remove(some []Run, dry bool) (removed []Run, left, err error) {
 			continue
 		}
 		if !dry {
-			switch err := results.PutAside(x.root, r.Dir); {
+			switch _, err := results.PutAside(x.root, r.Dir); {
 			case errors.Is(err, fs.ErrNotExist):
 				continue // somebody else does it
 			case errors.Is(err, fs.ErrPermission):

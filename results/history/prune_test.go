@@ -138,7 +138,10 @@ func TestPrune(t *testing.T) {
 		}
 		stay[dir] = "no run"
 	}
-	if err := os.MkdirAll(filepath.Join(root, ".gone-2026", "raw"), 0o777); err != nil { // by one that was killed
+	if err := os.MkdirAll(filepath.Join(root, ".gone-01JD4K7Q3ZT9V8B6N2XHFQW5MC", "raw"), 0o777); err != nil { // by one that was killed
+		t.Fatal(err)
+	}
+	if _, err := x.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := x.Prune(t.Context(), 0, true); err == nil {
@@ -210,6 +213,9 @@ func TestPruneKeepsGoodRuns(t *testing.T) {
 	stay[save(3, results.Fail, true)] = true // the last that came to its end
 	for n := range 5 {
 		stay[save(4+n, results.ErrorOutcome, false)] = n == 4
+	}
+	if _, err := x.Update(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := x.Prune(t.Context(), 1, false); err != nil {
 		t.Fatal(err)

@@ -67,15 +67,42 @@ func (s *Series) Trend() []trend.Night {
 	return out
 }
 
+// queryer is a database, or a connection to one.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// scanner reads the columns of a row.
+type scanner func(to ...any) error
+
+// each does something with each row that a query finds.
+func each(ctx context.Context, db queryer, do func(scan scanner) error, query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := do(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// ask is what a reading of the index finds, which must come to its end in time.
+func ask[T any](ctx context.Context, x *Index, read func(context.Context) (T, error)) (found T, err error) {
+	err = x.bounded(ctx, func(ctx context.Context) (err error) {
+		found, err = read(ctx)
+		return err
+	})
+	return found, x.failed("read", err)
+}
+
 // Series returns the series that a query wants and that have nights, by experiment, setting (the
 // one that was run last first), point and phase.
 func (x *Index) Series(ctx context.Context, q Query) ([]Series, error) {
-	var out []Series
-	err := x.bounded(ctx, func(ctx context.Context) (err error) {
-		out, err = x.query(ctx, q)
-		return err
-	})
-	return out, x.failed("read", err)
+	return ask(ctx, x, func(ctx context.Context) ([]Series, error) { return x.query(ctx, q) })
 }
 
 func (x *Index) query(ctx context.Context, q Query) ([]Series, error) {
@@ -94,23 +121,17 @@ func (x *Index) query(ctx context.Context, q Query) ([]Series, error) {
 		Series
 		id, point int64
 	}
-	rows, err := x.db.Load().QueryContext(ctx, "SELECT id, experiment, setting, point, labels, phase, metric, subject, kind, predictor, unit FROM series")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var all []found
-	for rows.Next() {
+	err = each(ctx, x.db.Load(), func(scan scanner) error {
 		var f found
-		if err := rows.Scan(&f.id, &f.Experiment, &f.Setting, &f.point, &f.Point, &f.Phase, &f.Metric, &f.Of, &f.Kind, &f.Predictor, &f.Unit); err != nil {
-			return nil, err
-		}
+		err := scan(&f.id, &f.Experiment, &f.Setting, &f.point, &f.Point, &f.Phase, &f.Metric, &f.Of, &f.Kind, &f.Predictor, &f.Unit)
 		if i, ok := place[[2]string{f.Experiment, f.Setting}]; ok && q.wants(&f.Series) {
 			f.Driver = used[i].Setting.Driver
 			all = append(all, f)
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	}, "SELECT id, experiment, setting, point, labels, phase, metric, subject, kind, predictor, unit FROM series")
+	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all, func(a, b found) int {
@@ -131,17 +152,11 @@ func (x *Index) query(ctx context.Context, q Query) ([]Series, error) {
 }
 
 func (x *Index) nights(ctx context.Context, id int64, since time.Time, s *Series) error {
-	rows, err := x.db.Load().QueryContext(ctx, `SELECT run.dir, run.started, run.outcome, run.finished <> 0, run.tool, night.figures, night.spoilt
-		FROM night JOIN run ON run.id = night.run WHERE night.series = ? AND run.started >= ? ORDER BY run.started, run.dir`, id, nanoseconds(since))
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return each(ctx, x.db.Load(), func(scan scanner) error {
 		var n Night
 		var started int64
 		var figures []byte
-		if err := rows.Scan(&n.Run, &started, &n.Outcome, &n.Complete, &n.Tool, &figures, &n.Spoilt); err != nil {
+		if err := scan(&n.Run, &started, &n.Outcome, &n.Complete, &n.Tool, &figures, &n.Spoilt); err != nil {
 			return err
 		}
 		n.Started = time.Unix(0, started).UTC()
@@ -150,11 +165,12 @@ func (x *Index) nights(ctx context.Context, id int64, since time.Time, s *Series
 		}
 		if len(n.Figures) == 0 {
 			s.Spoilt++
-			continue
+		} else {
+			s.Nights = append(s.Nights, n)
 		}
-		s.Nights = append(s.Nights, n)
-	}
-	return rows.Err()
+		return nil
+	}, `SELECT run.dir, run.started, run.outcome, run.finished <> 0, run.tool, night.figures, night.spoilt
+		FROM night JOIN run ON run.id = night.run WHERE night.series = ? AND run.started >= ? ORDER BY run.started, run.dir`, id, nanoseconds(since))
 }
 
 // Use is a setting in which an experiment was run and had figures.
@@ -168,58 +184,39 @@ type Use struct {
 }
 
 // Uses are the settings in which each experiment was run, by experiment, the one that was run last first.
-func (x *Index) Uses(ctx context.Context) ([]Use, error) {
-	var out []Use
-	err := x.bounded(ctx, func(ctx context.Context) (err error) {
-		out, err = x.uses(ctx)
-		return err
-	})
-	return out, x.failed("read", err)
-}
+func (x *Index) Uses(ctx context.Context) ([]Use, error) { return ask(ctx, x, x.uses) }
 
-func (x *Index) uses(ctx context.Context) ([]Use, error) {
-	rows, err := x.db.Load().QueryContext(ctx, `SELECT run.experiment, setting.key, setting.facts, count(*), min(run.started), max(run.started)
-		FROM run JOIN setting ON setting.key = run.setting
-		WHERE EXISTS (SELECT 1 FROM night WHERE night.run = run.id) GROUP BY 1, 2 ORDER BY 1, 6 DESC, 2`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []Use
-	for rows.Next() {
+func (x *Index) uses(ctx context.Context) (out []Use, err error) {
+	err = each(ctx, x.db.Load(), func(scan scanner) error {
 		var u Use
 		var facts []byte
 		var first, last int64
-		if err := rows.Scan(&u.Experiment, &u.Key, &facts, &u.Runs, &first, &last); err != nil {
-			return nil, err
+		if err := scan(&u.Experiment, &u.Key, &facts, &u.Runs, &first, &last); err != nil {
+			return err
 		}
 		if err := json.Unmarshal(facts, &u.Setting); err != nil {
-			return nil, fmt.Errorf("%w: setting %s: %w", ErrCorrupt, u.Key, err)
+			return fmt.Errorf("%w: setting %s: %w", ErrCorrupt, u.Key, err)
 		}
 		u.First, u.Last = time.Unix(0, first).UTC(), time.Unix(0, last).UTC()
 		out = append(out, u)
-	}
-	return out, rows.Err()
+		return nil
+	}, `SELECT run.experiment, setting.key, setting.facts, count(*), min(run.started), max(run.started)
+		FROM run JOIN setting ON setting.key = run.setting
+		WHERE EXISTS (SELECT 1 FROM night WHERE night.run = run.id) GROUP BY 1, 2 ORDER BY 1, 6 DESC, 2`)
+	return out, err
 }
 
 // Metrics are the names of all metrics that there are figures of, sorted.
-func (x *Index) Metrics(ctx context.Context) (out []string, err error) {
-	err = x.bounded(ctx, func(ctx context.Context) error {
-		rows, err := x.db.Load().QueryContext(ctx, "SELECT DISTINCT metric FROM series ORDER BY 1")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+func (x *Index) Metrics(ctx context.Context) ([]string, error) {
+	return ask(ctx, x, func(ctx context.Context) (out []string, err error) {
+		err = each(ctx, x.db.Load(), func(scan scanner) error {
 			var m string
-			if err := rows.Scan(&m); err != nil {
-				return err
-			}
+			err := scan(&m)
 			out = append(out, m)
-		}
-		return rows.Err()
+			return err
+		}, "SELECT DISTINCT metric FROM series ORDER BY 1")
+		return out, err
 	})
-	return out, x.failed("read", err)
 }
 
 // Run is a run directory as the index knows it.
@@ -239,37 +236,17 @@ type Run struct {
 }
 
 // Runs are all runs, the newest first.
-func (x *Index) Runs(ctx context.Context) ([]Run, error) {
-	var out []Run
-	err := x.bounded(ctx, func(ctx context.Context) (err error) {
-		out, err = runs(ctx, x.db.Load())
-		return err
-	})
-	return out, x.failed("read", err)
-}
+func (x *Index) Runs(ctx context.Context) ([]Run, error) { return ask(ctx, x, x.runs) }
 
-// queryer is a database or a transaction.
-type queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-func runs(ctx context.Context, db queryer) ([]Run, error) {
-	rows, err := db.QueryContext(ctx, `SELECT dir, ulid, experiment, setting, coalesce(setting.facts ->> '$.driver', ''), started, finished <> 0, outcome, tool, error, size, mtime, inode
-		FROM run LEFT JOIN setting ON setting.key = run.setting ORDER BY started DESC, dir DESC`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []Run
-	for rows.Next() {
+func (x *Index) runs(ctx context.Context) (out []Run, err error) {
+	err = each(ctx, x.db.Load(), func(scan scanner) error {
 		var r Run
 		var started int64
-		err := rows.Scan(&r.Dir, &r.ID, &r.Experiment, &r.Setting, &r.Driver, &started, &r.Complete, &r.Outcome, &r.Tool, &r.Error, &r.stamp.size, &r.stamp.mtime, &r.stamp.inode)
-		if err != nil {
-			return nil, err
-		}
+		err := scan(&r.Dir, &r.ID, &r.Experiment, &r.Setting, &r.Driver, &started, &r.Complete, &r.Outcome, &r.Tool, &r.Error, &r.stamp.size, &r.stamp.mtime, &r.stamp.inode)
 		r.Started = time.Unix(0, started).UTC()
 		out = append(out, r)
-	}
-	return out, rows.Err()
+		return err
+	}, `SELECT dir, ulid, experiment, setting, coalesce(setting.facts ->> '$.driver', ''), started, finished <> 0, outcome, tool, error, size, mtime, inode
+		FROM run LEFT JOIN setting ON setting.key = run.setting ORDER BY started DESC, dir DESC`)
+	return out, err
 }

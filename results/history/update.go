@@ -12,9 +12,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/results"
 )
@@ -77,8 +78,8 @@ func (x *Index) update(ctx context.Context, db *sql.DB) (n int, err error) {
 	slices.Sort(stale)
 	for part := range slices.Chunk(stale, batch) {
 		err := x.bounded(ctx, func(ctx context.Context) error {
-			return write(ctx, db, func(tx *sql.Tx) error {
-				k, err := x.refresh(ctx, tx, part)
+			return write(ctx, db, func(conn *sql.Conn) error {
+				k, err := x.refresh(ctx, conn, part)
 				n += k
 				return err
 			})
@@ -93,17 +94,17 @@ func (x *Index) update(ctx context.Context, db *sql.DB) (n int, err error) {
 // Rebuild forgets everything and reads all run directories. Others see the index as it was
 // until it is done, and wait if they want to write.
 func (x *Index) Rebuild(ctx context.Context) (n int, err error) {
-	err = write(ctx, x.db.Load(), func(tx *sql.Tx) error {
+	err = write(ctx, x.db.Load(), func(conn *sql.Conn) error {
 		onDisk, err := x.scan() // now: what others have indexed meanwhile is not lost
 		if err != nil {
 			return err
 		}
-		if err := empty(ctx, tx); err != nil {
+		if err := empty(ctx, conn); err != nil {
 			return err
 		}
 		for part := range slices.Chunk(slices.Sorted(maps.Keys(onDisk)), batch) {
 			err := x.bounded(ctx, func(ctx context.Context) error {
-				k, err := x.refresh(ctx, tx, part)
+				k, err := x.refresh(ctx, conn, part)
 				n += k
 				return err
 			})
@@ -154,21 +155,15 @@ func (x *Index) look(dir string) (stamp, error) {
 
 // stamps are what the index knows.
 func stamps(ctx context.Context, db *sql.DB) (map[string]stamp, error) {
-	rows, err := db.QueryContext(ctx, "SELECT dir, size, mtime, inode FROM run")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	out := map[string]stamp{}
-	for rows.Next() {
+	err := each(ctx, db, func(scan scanner) error {
 		var dir string
 		var s stamp
-		if err := rows.Scan(&dir, &s.size, &s.mtime, &s.inode); err != nil {
-			return nil, err
-		}
+		err := scan(&dir, &s.size, &s.mtime, &s.inode)
 		out[dir] = s
-	}
-	return out, rows.Err()
+		return err
+	}, "SELECT dir, size, mtime, inode FROM run")
+	return out, err
 }
 
 // entry is one run, read.
@@ -209,11 +204,11 @@ type row struct {
 
 // refresh reads those of the directories that are not what the index knows, and returns how
 // many these were. What they are is looked up now, as another process may have read them.
-func (x *Index) refresh(ctx context.Context, tx *sql.Tx, dirs []string) (int, error) {
+func (x *Index) refresh(ctx context.Context, conn *sql.Conn, dirs []string) (int, error) {
 	var stale []*entry
 	for _, dir := range dirs {
 		var known stamp
-		err := tx.QueryRowContext(ctx, "SELECT size, mtime, inode FROM run WHERE dir = ?", dir).Scan(&known.size, &known.mtime, &known.inode)
+		err := conn.QueryRowContext(ctx, "SELECT size, mtime, inode FROM run WHERE dir = ?", dir).Scan(&known.size, &known.mtime, &known.inode)
 		indexed := err == nil
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, err
@@ -229,20 +224,18 @@ func (x *Index) refresh(ctx context.Context, tx *sql.Tx, dirs []string) (int, er
 		}
 		stale = append(stale, &entry{dir: dir, there: there, stamp: now})
 	}
-	var wg sync.WaitGroup
-	turn := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, e := range stale {
-		if !e.there {
-			continue
+		if e.there {
+			g.Go(func() error {
+				e.read(filepath.Join(x.root, e.dir))
+				return nil
+			})
 		}
-		turn <- struct{}{}
-		wg.Go(func() {
-			e.read(filepath.Join(x.root, e.dir))
-			<-turn
-		})
 	}
-	wg.Wait()
-	w := writer{ctx: ctx, tx: tx, prepared: map[string]*sql.Stmt{}, series: map[seriesKey]int64{}, touched: map[int64]bool{}}
+	_ = g.Wait() // each has its own error
+	w := writer{ctx: ctx, conn: conn, prepared: map[string]*sql.Stmt{}, series: map[seriesKey]int64{}, touched: map[int64]bool{}}
 	for _, e := range stale {
 		w.replace(e)
 	}
@@ -289,7 +282,7 @@ func (e *entry) read(path string) {
 // writer puts runs into the index. After an error it does nothing.
 type writer struct {
 	ctx      context.Context
-	tx       *sql.Tx
+	conn     *sql.Conn
 	prepared map[string]*sql.Stmt
 	series   map[seriesKey]int64 // ids of this transaction
 	nights   []row
@@ -298,33 +291,31 @@ type writer struct {
 	err      error
 }
 
-// statement is a query, parsed once.
+// statement is a query, parsed once; nil after an error.
 func (w *writer) statement(query string) *sql.Stmt {
+	if w.err != nil {
+		return nil
+	}
 	s := w.prepared[query]
 	if s == nil {
-		if s, w.err = w.tx.PrepareContext(w.ctx, query); w.err == nil {
-			w.prepared[query] = s
+		if s, w.err = w.conn.PrepareContext(w.ctx, query); w.err != nil {
+			return nil
 		}
+		w.prepared[query] = s
 	}
 	return s
 }
 
 func (w *writer) exec(query string, args ...any) {
-	if w.err != nil {
-		return
-	}
-	if s := w.statement(query); w.err == nil {
+	if s := w.statement(query); s != nil {
 		_, w.err = s.ExecContext(w.ctx, args...)
 	}
 }
 
 // get asks for one row. It is false if there is none, or after an error.
 func (w *writer) get(to any, query string, args ...any) bool {
-	if w.err != nil {
-		return false
-	}
 	s := w.statement(query)
-	if w.err != nil {
+	if s == nil {
 		return false
 	}
 	err := s.QueryRowContext(w.ctx, args...).Scan(to)
@@ -394,25 +385,19 @@ func (w *writer) forget(dir string) {
 	if w.err != nil {
 		return
 	}
-	rows, err := w.tx.QueryContext(w.ctx, "DELETE FROM night WHERE run = (SELECT id FROM run WHERE dir = ?) RETURNING series", dir)
-	if err != nil {
-		w.err = err
+	w.err = each(w.ctx, w.conn, func(scan scanner) error {
+		var series int64
+		err := scan(&series)
+		w.touched[series] = true
+		return err
+	}, "DELETE FROM night WHERE run = (SELECT id FROM run WHERE dir = ?) RETURNING series", dir)
+	if w.err != nil {
 		return
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var series int64
-		if w.err = rows.Scan(&series); w.err != nil {
-			return
-		}
-		w.touched[series] = true
-	}
-	if w.err = rows.Err(); w.err == nil {
-		var gone sql.Result
-		if gone, w.err = w.tx.ExecContext(w.ctx, "DELETE FROM run WHERE dir = ?", dir); w.err == nil {
-			n, _ := gone.RowsAffected()
-			w.removed = w.removed || n > 0
-		}
+	var gone sql.Result
+	if gone, w.err = w.conn.ExecContext(w.ctx, "DELETE FROM run WHERE dir = ?", dir); w.err == nil {
+		n, _ := gone.RowsAffected()
+		w.removed = w.removed || n > 0
 	}
 }
 

@@ -82,18 +82,11 @@ func Elapsed(d time.Duration) string {
 		return Quantity(s, "s")
 	case s < 3600:
 		t := int(s + 0.5)
-		return strconv.Itoa(t/60) + " min " + two(t%60) + " s"
+		return fmt.Sprintf("%d min %02d s", t/60, t%60)
 	default:
 		t := int(s/60 + 0.5)
-		return strconv.Itoa(t/60) + " h " + two(t%60) + " min"
+		return fmt.Sprintf("%d h %02d min", t/60, t%60)
 	}
-}
-
-func two(n int) string {
-	if n < 10 {
-		return "0" + strconv.Itoa(n)
-	}
-	return strconv.Itoa(n)
 }
 
 // Plain says that a unit is none: that of a ratio or a count.

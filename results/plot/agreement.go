@@ -53,26 +53,21 @@ func AgreementSVG(a Agreement) string {
 	if math.IsInf(lo, 0) {
 		lo = 0
 	}
-	ticks := Ticks(lo, hi, 5)
-	lo, hi = ticks[0], ticks[len(ticks)-1]
-	div, unit := AxisUnit(hi, a.Unit)
+	v := newAxis(lo, hi, 5, a.Unit)
+	lo, hi = v.ends()
 	px := func(v float64) float64 { return left + (min(max(v, lo), hi)-lo)/(hi-lo)*(right-left) }
 	py := func(v float64) float64 { return bottom - (min(max(v, lo), hi)-lo)/(hi-lo)*(bottom-top) }
 	var s Canvas
 	s.Begin(cmp.Or(a.ID, "agreement"), a.Title, fmt.Sprintf("%d figures: %s on the vertical axis, %s on the horizontal one.", len(points), a.Seen, a.Model), w, h)
 	s.Text("strong", "start", 12, 18, Clip(a.Title, 13, w-24))
-	step := ticks[1] - ticks[0]
-	for _, t := range ticks {
+	for i, t := range v.ticks {
 		s.Line("grid", left, py(t), right, py(t))
-		s.Text("muted small", "end", left-7, py(t)+4, TickText(t/div, step/div))
+		s.Text("muted small", "end", left-7, py(t)+4, v.labels[i])
 		s.Line("grid", px(t), top, px(t), bottom)
-		s.Text("muted small", "middle", px(t), bottom+17, TickText(t/div, step/div))
+		s.Text("muted small", "middle", px(t), bottom+17, v.labels[i])
 	}
-	if unit != "" {
-		unit = ", " + unit
-	}
-	s.Text("muted small", "start", 12, top-13, Clip(a.Seen+": "+a.Measure+unit, 11, right))
-	s.Text("muted small", "middle", (left+right)/2, h-16, Clip(a.Model+": "+a.Measure+unit, 11, right))
+	s.Text("muted small", "start", 12, top-13, Clip(a.Seen+": "+v.measured(a.Measure), 11, right))
+	s.Text("muted small", "middle", (left+right)/2, h-16, Clip(a.Model+": "+v.measured(a.Measure), 11, right))
 	s.Line("pred key", px(lo), py(lo), px(hi), py(hi))
 	if human.Finite(a.Slope, a.Intercept) && len(points) > 0 {
 		x0, x1 := points[0].X, points[0].X
@@ -92,12 +87,12 @@ func AgreementSVG(a Agreement) string {
 		}
 	}
 	for _, p := range points {
-		s.Marker(p.Title, p.Group, px(p.X), py(p.Y), false)
+		s.marker(p.Title, p.Group, px(p.X), py(p.Y), 1)
 	}
 	x, y := right+28, top+4
 	for i, g := range a.Groups {
 		if slices.ContainsFunc(points, func(p AgreementPoint) bool { return p.Group == i }) {
-			s.Marker("", i, x+6, y-4, false)
+			s.marker("", i, x+6, y-4, 1)
 			s.Text("small", "start", x+20, y, Clip(g, 11, w-x-30))
 			y += 20
 		}

@@ -77,7 +77,7 @@ func (c *Bars) SVG() string {
 type barLayout struct {
 	left, right  float64
 	tall         float64 // of the plot of a row
-	ticks        []float64
+	axis         axis
 	span         float64 // of a group
 	pitch, width float64 // of a bar: with the gap beside it, and without
 	inside       bool    // names stand in the bars
@@ -98,7 +98,7 @@ const leastPitch = 11
 
 // layout sets the bars into a drawing so wide.
 func (c *Bars) layout(w float64) barLayout {
-	l := barLayout{left: 44, right: w - 14, tall: 290, ticks: Ticks(0, max(c.Top, 1)*1.06, 6)}
+	l := barLayout{left: 44, right: w - 14, tall: 290, axis: newAxis(0, max(c.Top, 1)*1.06, 6, "1")}
 	if w < 640 {
 		l.tall = max(190, 0.45*w)
 	}
@@ -156,7 +156,7 @@ func (c *Bars) layout(w float64) barLayout {
 const barText = 12.0
 
 // height is how tall a bar of a value is.
-func (l barLayout) height(v float64) float64 { return min(v/l.ticks[len(l.ticks)-1], 1) * l.tall }
+func (l barLayout) height(v float64) float64 { return min(l.axis.part(v), 1) * l.tall }
 
 // class is that of a name's bars.
 func (c *Bars) class(i int) string {
@@ -188,15 +188,11 @@ func (c *Bars) key(width float64) (out []piece) {
 
 // row draws a row of groups whose plot begins at top.
 func (c *Bars) row(s *Canvas, l barLayout, r barRow, top float64) {
-	hi := l.ticks[len(l.ticks)-1]
+	_, hi := l.axis.ends()
 	left, right, bottom, width := l.left, l.left+l.span*float64(len(r.groups)), top+l.tall, l.width
 	inner := l.pitch * float64(len(c.Names))
 	py := func(v float64) float64 { return bottom - l.height(v) }
-	step := l.ticks[1] - l.ticks[0]
-	for _, t := range l.ticks {
-		s.Line("grid", left, py(t), right, py(t))
-		s.Text("muted small", "end", left-7, py(t)+4, TickText(t, step))
-	}
+	l.axis.levels(s, left, right, py)
 	middle := func(group int) float64 { return left + l.span*(float64(group)+0.5) }
 	centre := func(group, i int) float64 { return middle(group) - inner/2 + l.pitch*(float64(i)+0.5) }
 	for k, g := range r.groups {

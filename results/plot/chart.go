@@ -153,13 +153,6 @@ func AxisUnit(hi float64, unit string) (div float64, name string) {
 	return div, prefix + unit
 }
 
-func (c *Chart) measureLabel(div string) string {
-	if div == "" {
-		return c.Measure
-	}
-	return c.Measure + ", " + div
-}
-
 // legend is what marks mean, in neutral ink.
 func (c *Chart) legend() []piece {
 	if c.Lines {
@@ -221,7 +214,7 @@ func (c *Chart) key(width float64) (out []piece) {
 			if c.Lines {
 				s.Line("rate "+cl, x-3, y-4, x+13, y-4)
 			}
-			s.Marker("", se.Colour, x+5, y-4, false)
+			s.marker("", se.Colour, x+5, y-4, 1)
 			s.Text("name "+cl, "start", x+20, y, name)
 		}})
 	}
@@ -258,11 +251,49 @@ func (c *Chart) SVG() string {
 	return c.curves()
 }
 
-// axis is the axis of the measured values.
+// axis is an axis of measured values.
 type axis struct {
 	ticks  []float64 // from end to end
 	labels []string  // of the ticks, in the unit
 	unit   string
+}
+
+// newAxis is the axis from lo to hi with about n ticks.
+func newAxis(lo, hi float64, n int, unit string) axis {
+	a := axis{ticks: Ticks(lo, hi, n)}
+	lo, hi = a.ends()
+	var div float64
+	div, a.unit = AxisUnit(max(math.Abs(lo), math.Abs(hi)), unit)
+	step := (hi - lo) / float64(len(a.ticks)-1)
+	for _, t := range a.ticks {
+		a.labels = append(a.labels, TickText(t/div, step/div))
+	}
+	return a
+}
+
+// ends are the least value and the largest.
+func (a axis) ends() (lo, hi float64) { return a.ticks[0], a.ticks[len(a.ticks)-1] }
+
+// part is how far along the axis a value is, 0 to 1.
+func (a axis) part(x float64) float64 {
+	lo, hi := a.ends()
+	return (x - lo) / (hi - lo)
+}
+
+// measured is what stands at the axis: what it measures, and the unit.
+func (a axis) measured(what string) string {
+	if a.unit == "" {
+		return what
+	}
+	return what + ", " + a.unit
+}
+
+// levels draws the ticks of an upright axis as lines across a plot.
+func (a axis) levels(s *Canvas, left, right float64, py func(float64) float64) {
+	for i, t := range a.ticks {
+		s.Line("grid", left, py(t), right, py(t))
+		s.Text("muted small", "end", left-7, py(t)+4, a.labels[i])
+	}
 }
 
 // values is the axis that takes in all of the chart's values.
@@ -271,21 +302,7 @@ func (c *Chart) values() axis {
 	if lo == hi {
 		lo, hi = c.Span()
 	}
-	a := axis{ticks: Ticks(lo, hi, 6)}
-	last := len(a.ticks) - 1
-	div, unit := AxisUnit(a.ticks[last], c.Unit)
-	a.unit = unit
-	step := (a.ticks[last] - a.ticks[0]) / float64(last)
-	for _, t := range a.ticks {
-		a.labels = append(a.labels, TickText(t/div, step/div))
-	}
-	return a
-}
-
-// part is how far along the axis a value is, 0 to 1.
-func (a axis) part(x float64) float64 {
-	lo, hi := a.ticks[0], a.ticks[len(a.ticks)-1]
-	return (x - lo) / (hi - lo)
+	return newAxis(lo, hi, 6, c.Unit)
 }
 
 // longestName is the width in pixels of the longest name that stands beside where its series ends.
@@ -350,11 +367,8 @@ func (c *Chart) curves() string {
 	py := func(y float64) float64 { return bottom - v.part(y)*(bottom-top) }
 
 	s := h.begin(c.ID, c.Desc, bottom+46)
-	for i, y := range v.ticks {
-		s.Line("grid", left, py(y), right, py(y))
-		s.Text("muted small", "end", left-7, py(y)+4, v.labels[i])
-	}
-	s.Text("muted small", "start", 12, top-13, c.measureLabel(v.unit))
+	v.levels(s, left, right, py)
+	s.Text("muted small", "start", 12, top-13, v.measured(c.Measure))
 	s.Line("axis", left, bottom, right, bottom)
 	xt := xs
 	round := func() (out []float64) {
@@ -467,7 +481,7 @@ func (c *Chart) curves() string {
 				for k := range shapes {
 					at := int((float64(k) + (float64(i)+0.5)/float64(n)) / shapes * float64(len(se.Points)))
 					if at < len(se.Points) {
-						s.marker(se.Name, se.Colour, join[2*at], join[2*at+1], false, 0.85)
+						s.marker(se.Name, se.Colour, join[2*at], join[2*at+1], 0.85)
 					}
 				}
 			}
@@ -485,7 +499,7 @@ func (c *Chart) curves() string {
 					s.Line("whisk "+cl, x-3, py(p.Hi), x+3, py(p.Hi))
 				}
 			}
-			s.marker(p.Title, se.Colour, x, py(p.Y), false, size(x, py(p.Y)))
+			s.marker(p.Title, se.Colour, x, py(p.Y), size(x, py(p.Y)))
 			if p.Outcome == results.Fail {
 				s.Leaf("", "circle", "class", "bad", "cx", Num(x), "cy", Num(py(p.Y)), "r", "8.5")
 			}
@@ -592,7 +606,7 @@ func (c *Chart) dotPlot() string {
 			s.Text("muted small", "middle", px(x), bottom+16, v.labels[i])
 		}
 	}
-	s.Text("muted small", "middle", (left+right)/2, bottom+36, c.measureLabel(v.unit))
+	s.Text("muted small", "middle", (left+right)/2, bottom+36, v.measured(c.Measure))
 	for i := range c.Rows {
 		y := top + row*float64(i)
 		s.Line("grid", 12, y, w-12, y)
@@ -619,7 +633,7 @@ func (c *Chart) dotPlot() string {
 			if p.Hi > p.Lo {
 				s.Line("whisk "+cl, px(p.Lo), y, px(p.Hi), y)
 			}
-			s.Marker(p.Title, se.Colour, px(p.Y), y, false)
+			s.marker(p.Title, se.Colour, px(p.Y), y, 1)
 			if p.Outcome == results.Fail {
 				s.Leaf("", "circle", "class", "bad", "cx", Num(px(p.Y)), "cy", Num(y), "r", "8.5")
 			}
@@ -640,9 +654,9 @@ func dashFor(gate bool) string {
 	return "stroke-dasharray:.5 3;stroke-width:2"
 }
 
-// Widened is the range of a history's axis: 2 % at least, since what differs by less should not look
+// widened is the range of a history's axis: 2 % at least, since what differs by less should not look
 // like much.
-func Widened(lo, hi float64) (float64, float64) {
+func widened(lo, hi float64) (float64, float64) {
 	if pad := 0.01*max(math.Abs(lo), math.Abs(hi)) - (hi-lo)/2; pad > 0 {
 		return lo - pad, hi + pad
 	}

@@ -44,7 +44,7 @@ func (n Nights) SVG() string {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	medians := make([]float64, len(n.Marks))
 	for i, m := range n.Marks {
-		medians[i] = medianOf(m.Figures)
+		medians[i] = results.Median(m.Figures)
 		lo, hi = min(lo, slices.Min(m.Figures)), max(hi, slices.Max(m.Figures))
 	}
 	s := new(Canvas)
@@ -53,20 +53,15 @@ func (n Nights) SVG() string {
 		s.Close("svg")
 		return s.b.String()
 	}
-	lo, hi = Widened(lo, hi)
-	ticks := Ticks(lo, hi, 5)
-	first, last := ticks[0], ticks[len(ticks)-1]
-	div, unit := AxisUnit(max(math.Abs(first), math.Abs(last)), n.Unit)
+	lo, hi = widened(lo, hi)
+	v := newAxis(lo, hi, 5, n.Unit)
 	px := func(i float64) float64 { return left + (i+0.5)/float64(len(n.Marks))*(right-left) }
-	py := func(v float64) float64 { return bottom - (v-first)/(last-first)*(bottom-top) }
+	py := func(y float64) float64 { return bottom - v.part(y)*(bottom-top) }
 
 	s.Begin(n.ID, n.Title, n.describe(medians), w, h)
 	s.Text("strong", "start", 12, 18, Clip(n.Title, 13, w-24))
-	s.Text("muted small", "start", 12, 34, unit)
-	for _, t := range ticks {
-		s.Line("grid", left, py(t), right, py(t))
-		s.Text("muted small", "end", left-7, py(t)+4, TickText(t/div, (last-first)/float64(max(len(ticks)-1, 1))/div))
-	}
+	s.Text("muted small", "start", 12, 34, v.unit)
+	v.levels(s, left, right, py)
 	s.Line("axis", left, bottom, right, bottom)
 	edges := []int{0}
 	for _, step := range n.Steps {
@@ -79,7 +74,7 @@ func (n Nights) SVG() string {
 		if i+1 < len(edges) {
 			to = edges[i+1]
 		}
-		level := py(medianOf(medians[from:to]))
+		level := py(results.Median(medians[from:to]))
 		s.Line("pred c1", px(float64(from)-0.4), level, px(float64(to-1)+0.4), level)
 	}
 	free := left // where the next step's text may begin
@@ -123,10 +118,4 @@ func (n Nights) describe(medians []float64) string {
 		}
 	}
 	return text
-}
-
-func medianOf(v []float64) float64 {
-	sorted := slices.Sorted(slices.Values(v))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -2,6 +2,7 @@ package plot
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -49,6 +50,14 @@ func TestNightsSVG(t *testing.T) {
 		resultstest.WellFormed(t, n.Title, out)
 		if strings.Contains(out, "NaN") || strings.Contains(out, "Inf") {
 			t.Errorf("%s: a coordinate that is no number", name)
+		}
+	}
+}
+
+func TestWidened(t *testing.T) {
+	for _, c := range [][4]float64{{90, 110, 90, 110}, {99.9, 100, 98.95, 100.95}, {100, 100, 99, 101}, {-100, -100, -101, -99}, {0, 0, -1, 1}, {-1, 1, -1, 1}} {
+		if lo, hi := widened(c[0], c[1]); math.Abs(lo-c[2]) > 1e-9 || math.Abs(hi-c[3]) > 1e-9 {
+			t.Errorf("%g to %g: %g to %g, want %g to %g", c[0], c[1], lo, hi, c[2], c[3])
 		}
 	}
 }

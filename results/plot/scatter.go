@@ -53,23 +53,18 @@ func (c *Scatter) SVG() string {
 	if hi == 0 {
 		hi = 1
 	}
-	ticks := Ticks(0, hi, 5)
-	hi = ticks[len(ticks)-1]
-	div, unit := AxisUnit(hi, c.Unit)
+	a := newAxis(0, hi, 5, c.Unit)
+	_, hi = a.ends()
 	px := func(v float64) float64 { return left + v/hi*(right-left) }
 	py := func(v float64) float64 { return bottom - v/hi*(bottom-top) }
 	s := head.begin(c.ID, c.Desc, h)
-	step := ticks[1]
-	for _, t := range ticks {
+	for i, t := range a.ticks {
 		s.Line("grid", left, py(t), right, py(t))
-		s.Text("muted small", "end", left-7, py(t)+4, TickText(t/div, step/div))
+		s.Text("muted small", "end", left-7, py(t)+4, a.labels[i])
 		s.Line("grid", px(t), top, px(t), bottom)
-		s.Text("muted small", "middle", px(t), bottom+17, TickText(t/div, step/div))
+		s.Text("muted small", "middle", px(t), bottom+17, a.labels[i])
 	}
-	name := c.Measure
-	if unit != "" {
-		name += ", " + unit
-	}
+	name := a.measured(c.Measure)
 	s.Text("muted small", "start", 12, top-13, c.Observed+" "+name)
 	s.Text("muted small", "middle", (left+right)/2, bottom+38, "predicted by "+c.Predictor+": "+name)
 	if c.Tolerance > 0 {
@@ -92,7 +87,7 @@ func (c *Scatter) SVG() string {
 		}
 	}
 	for _, p := range c.Points {
-		s.Marker(p.Title, 0, px(p.X), py(p.Y), false)
+		s.marker(p.Title, 0, px(p.X), py(p.Y), 1)
 		if p.Outcome == results.Fail {
 			s.Leaf("", "circle", "class", "bad", "cx", Num(px(p.X)), "cy", Num(py(p.Y)), "r", "8.5")
 		}
@@ -106,15 +101,7 @@ func (c *Scatter) SVG() string {
 		return p.Y - p.X
 	}
 	worst = slices.DeleteFunc(worst, func(p ScatterPoint) bool { return c.Relative && p.X == 0 })
-	slices.SortStableFunc(worst, func(a, b ScatterPoint) int {
-		switch x, y := math.Abs(off(a)), math.Abs(off(b)); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(worst, func(a, b ScatterPoint) int { return cmp.Compare(math.Abs(off(b)), math.Abs(off(a))) })
 	x, y := right+24, top+4
 	if !beside {
 		x, y = 12, bottom+64

@@ -124,23 +124,14 @@ func InPoints(svg string, perPixel, most float64) string {
 	return svg
 }
 
-// Marker draws a point of series i; the shape repeats what the colour says.
-func (s *Canvas) Marker(title string, i int, x, y float64, hollow bool) {
-	s.marker(title, i, x, y, hollow, 1)
-}
-
-// marker draws a Marker that is larger by a factor.
-func (s *Canvas) marker(title string, i int, x, y float64, hollow bool, size float64) {
+// marker draws a point of series i, larger by a factor; the shape repeats what the colour says.
+func (s *Canvas) marker(title string, i int, x, y, size float64) {
 	class := "mark " + colourClass(i)
-	if hollow {
-		class += " hollow"
-	}
 	path := func(points ...float64) {
-		d := ""
-		for k := 0; k < len(points); k += 2 {
-			d += "ML"[min(k, 1):min(k, 1)+1] + Num(x+size*points[k]) + " " + Num(y+size*points[k+1])
+		for k := range points {
+			points[k] = [2]float64{x, y}[k%2] + size*points[k]
 		}
-		s.Leaf(title, "path", "class", class, "d", d+"Z")
+		s.Leaf(title, "path", "class", class, "d", Path(points)+"Z")
 	}
 	switch i % 4 {
 	case 0:
@@ -239,7 +230,6 @@ svg.ina .c0{--c:var(--c0)}svg.ina .c1{--c:var(--c1)}svg.ina .c2{--c:var(--c2)}sv
 svg.ina .key{--c:var(--muted)}
 svg.ina text.name{fill:var(--c);font-weight:600}
 svg.ina .mark{fill:var(--c);stroke:var(--paper);stroke-width:1}
-svg.ina .hollow{fill:var(--paper);stroke:var(--c);stroke-width:1.5}
 svg.ina .whisk{stroke:var(--c);stroke-width:1.5}
 svg.ina .join{stroke:var(--c);stroke-width:1.25;fill:none;opacity:.4}
 svg.ina .pred{stroke:var(--c);stroke-width:1.6;fill:none;stroke-dasharray:6 4}

@@ -91,17 +91,14 @@ func (c *Timeline) SVG() string {
 		if px(t) > right-8 {
 			anchor = "end"
 		}
-		s.Text("muted tiny", anchor, px(t), bottom+12, TickText(t, xt[1])+unitAt(t, " s"))
+		text := TickText(t, xt[1])
+		if t != 0 {
+			text += " s"
+		}
+		s.Text("muted tiny", anchor, px(t), bottom+12, text)
 	}
 	s.Close("svg")
 	return s.b.String()
-}
-
-func unitAt(t float64, unit string) string {
-	if t == 0 {
-		return ""
-	}
-	return unit
 }
 
 func (c *Timeline) desc() string {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/inabench/inabench/results"
@@ -107,11 +106,11 @@ func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, tree
 	}
 	// Switches stand above the middle of what is below them, spread where they meet.
 	below := neighbours(t)
-	swW := 104.0
+	wide := map[string]float64{} // switches
 	for r := len(rows) - 1; r >= 0; r-- {
 		row := rows[r]
 		y := top + rowGap*float64(r)
-		width := min(swW, (w-32)/float64(len(row))-8)
+		width := min(104, (w-32)/float64(len(row))-8)
 		want := make([]float64, len(row))
 		for i, n := range row {
 			sum, k := 0.0, 0
@@ -130,10 +129,10 @@ func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, tree
 		for i := range order {
 			order[i] = i
 		}
-		sort.SliceStable(order, func(a, b int) bool { return want[order[a]] < want[order[b]] })
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(want[a], want[b]) })
 		spread(want, order, max(width+24, min(220, w/float64(len(row))-20)), w)
 		for i, n := range row {
-			at[n.Name] = Spot{want[i], y}
+			at[n.Name], wide[n.Name] = Spot{want[i], y}, width
 		}
 	}
 
@@ -171,12 +170,11 @@ func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, tree
 	if !cards {
 		gap = 2
 	}
-	half := map[string]float64{}
-	for _, n := range t.Nodes {
-		half[n.Name] = 10 // lines end under the nodes, which are drawn over them
-		if n.Tier == 0 {
-			half[n.Name] = -6
+	half := func(name string) float64 { // lines end under the nodes, which are drawn over them
+		if tier[name] == 0 {
+			return -6
 		}
+		return 10
 	}
 	parallel := map[[2]string]int{}
 	type label struct {
@@ -192,8 +190,8 @@ func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, tree
 		parallel[k]++
 		a.X += shift
 		b.X += shift * 0.6
-		a.Y -= half[up.From]
-		b.Y += half[up.To]
+		a.Y -= half(up.From)
+		b.Y += half(up.To)
 		dx, dy := b.X-a.X, b.Y-a.Y
 		n := math.Hypot(dx, dy)
 		if n == 0 {
@@ -239,13 +237,7 @@ func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, tree
 			continue
 		}
 		if n.Tier > 0 {
-			row := rows[len(rows)-1]
-			for _, r := range rows {
-				if slices.ContainsFunc(r, func(m results.Node) bool { return m.Name == n.Name }) {
-					row = r
-				}
-			}
-			width := min(swW, (w-32)/float64(len(row))-8)
+			width := wide[n.Name]
 			s.Open("g")
 			s.Leaf(n.Name+", "+n.Kind, "rect", "class", "switch", "x", Num(p.X-width/2), "y", Num(p.Y-16), "width", Num(width), "height", "32", "rx", "4")
 			s.Text("strong", "middle", p.X, p.Y+1, Clip(n.Name, 12.5, width-8))
@@ -260,9 +252,7 @@ func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, tree
 		}
 		s.Leaf(n.Name, "rect", "class", "node", "x", Num(p.X-cell*0.38), "y", Num(p.Y), "width", Num(cell*0.76), "height", "9", "rx", "1.5")
 		if gridRows == 1 {
-			s.Open("text", "class", "tiny muted", "text-anchor", "end", "transform", "translate("+Num(p.X+3)+" "+Num(p.Y+14)+") rotate(-90)")
-			s.b.WriteString(escape(Clip(n.Name, 9.5, 40)))
-			s.Close("text")
+			s.upright("tiny muted", "end", p.X+3, p.Y+14, Clip(n.Name, 9.5, 40))
 		}
 	}
 	s.topoLegend(loads, unit, height-12, cards)
@@ -292,13 +282,8 @@ func layers(t results.Topology) (hosts []results.Node, rows [][]results.Node) {
 			tiers[n.Tier] = append(tiers[n.Tier], n)
 		}
 	}
-	sort.SliceStable(hosts, func(i, j int) bool { return home[hosts[i].Name] < home[hosts[j].Name] })
-	var keys []int
-	for k := range tiers {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b int) int { return cmp.Compare(b, a) })
-	for _, k := range keys {
+	slices.SortStableFunc(hosts, func(a, b results.Node) int { return cmp.Compare(home[a.Name], home[b.Name]) })
+	for _, k := range slices.Backward(slices.Sorted(maps.Keys(tiers))) {
 		rows = append(rows, tiers[k])
 	}
 	return hosts, rows

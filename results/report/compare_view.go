@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
@@ -137,9 +138,9 @@ func (v *comparing) repeats() int {
 	return n
 }
 
-// labelOf is the group's value of a key; empty if it has none.
-func labelOf(g results.Group, key string) string {
-	for _, l := range g.Labels {
+// labelOf is the value of a key among labels; empty if they have none.
+func labelOf(labels []string, key string) string {
+	for _, l := range labels {
 		if k, value, _ := strings.Cut(l, "="); k == key {
 			return value
 		}
@@ -224,18 +225,16 @@ func (v *comparing) against() string {
 	return fmt.Sprintf("%s against the %d others", v.Reference, n)
 }
 
-// change is what the reference makes of a metric, over the groups that are wanted.
-func (v *comparing) change(metric string, wanted func(results.Group) bool) results.Change {
+// change is what the reference makes of a metric, over all groups.
+func (v *comparing) change(metric string) results.Change {
 	var out results.Change
 	for _, g := range v.groups {
-		if c, ok := g.Contrast(metric); ok && wanted(g) {
+		if c, ok := g.Contrast(metric); ok {
 			out = out.Join(c.Change)
 		}
 	}
 	return out
 }
-
-func everyGroup(results.Group) bool { return true }
 
 // found is what the reference makes of a metric, over all groups, where no line of
 // published says so.
@@ -243,14 +242,14 @@ func (v *comparing) found(metric string) string {
 	if len(v.order) < 2 || slices.ContainsFunc(v.Published, func(p results.Published) bool { return p.Metric == metric && p.At == "" && p.Against == "" }) {
 		return ""
 	}
-	return v.against() + ": " + wordsOfChange(v.change(metric, everyGroup))
+	return v.against() + ": " + wordsOfChange(v.change(metric))
 }
 
 // tiles are the first metrics' changes.
 func (v *comparing) tiles() []tile {
 	var out []tile
 	for i, m := range v.metrics {
-		c := v.change(m, everyGroup)
+		c := v.change(m)
 		if i == 2 || c.Of == 0 {
 			break
 		}
@@ -455,7 +454,7 @@ func (t *texter) contrasts(v *comparing, metric string) {
 	for _, k := range v.keys {
 		row := []string{human.LastKey(k)}
 		for _, g := range v.groups {
-			row = append(row, labelOf(g, k))
+			row = append(row, labelOf(g.Labels, k))
 		}
 		rows = append(rows, row)
 	}
@@ -484,33 +483,45 @@ func (t *texter) contrasts(v *comparing, metric string) {
 }
 
 // grid writes rows of cells, the first column to the left and the others to the right.
-// Columns that the terminal has no room for follow below, the first one repeated.
 func (t *texter) grid(rows [][]string) {
-	width := func(col int) int {
-		w := 0
-		for _, r := range rows {
-			w = max(w, len([]rune(human.Printable(r[col]))))
+	t.columns(rows, "  ", t.opt.Width, func(col int) bool { return col > 0 }, nil)
+}
+
+// columns writes rows of cells with gaps between them, in a width; those of some columns to the right, and painted where paint
+// is not nil. Columns that there is no room for follow below, the first one repeated.
+func (t *texter) columns(rows [][]string, gap string, width int, right func(col int) bool, paint func(row, col int, text string) string) {
+	widths := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for col, cell := range r {
+			widths[col] = max(widths[col], utf8.RuneCountInString(human.Printable(cell)))
 		}
-		return w
 	}
-	n := len(rows[0])
-	for from := 1; from < n; {
-		to, room := from, t.opt.Width-2-width(0)
-		for to < n && (to == from || room >= 2+width(to)) {
-			room -= 2 + width(to)
-			to++
+	cell := func(row, col int) string {
+		text := human.Printable(rows[row][col])
+		pad := strings.Repeat(" ", widths[col]-utf8.RuneCountInString(text))
+		if paint != nil {
+			text = paint(row, col, text)
+		}
+		if right(col) {
+			return pad + text
+		}
+		return text + pad
+	}
+	for from, to := 1, 0; to < len(widths); from = to {
+		room := width - 2 - widths[0]
+		for to = from; to < len(widths) && (to == from || room >= len(gap)+widths[to]); to++ {
+			room -= len(gap) + widths[to]
 		}
 		if from > 1 {
 			t.b.WriteString("\n")
 		}
-		for _, r := range rows {
-			line := fmt.Sprintf("  %-*s", width(0), human.Printable(r[0]))
+		for row := range rows {
+			line := "  " + cell(row, 0)
 			for col := from; col < to; col++ {
-				line += fmt.Sprintf("  %*s", width(col), human.Printable(r[col]))
+				line += gap + cell(row, col)
 			}
 			t.b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
-		from = to
 	}
 }
 
@@ -610,7 +621,7 @@ func (s *sheet) viewComparison(rec *results.Record) *compareView {
 					r.Repeats = fmt.Sprintf("%d of %d", x.Pairs, g.Repeats)
 				}
 				for _, k := range v.keys {
-					r.Group = append(r.Group, labelOf(g, k))
+					r.Group = append(r.Group, labelOf(g.Labels, k))
 				}
 				p.Rows = append(p.Rows, r)
 			}
@@ -671,7 +682,7 @@ func (v *comparing) bars(metric string) []*plot.Bars {
 			c, _ := g.Contrast(metric)
 			bg := plot.BarGroup{Bars: make([]plot.Bar, len(v.order))}
 			for _, k := range v.keys {
-				bg.Lines = append(bg.Lines, labelOf(g, k))
+				bg.Lines = append(bg.Lines, labelOf(g.Labels, k))
 			}
 			if x, ok := c.Of(v.Reference); ok && x.N > 0 {
 				bg.Foot = v.Reference + " " + writeMeanSD(x, unit)

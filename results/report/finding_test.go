@@ -49,7 +49,7 @@ func TestFindings(t *testing.T) {
 			for name, write := range map[string]func(*strings.Builder) error{
 				"text":  func(b *strings.Builder) error { return WriteText(b, rec, TextOptions{Width: 100}) },
 				"junit": func(b *strings.Builder) error { return WriteJUnit(b, rec) },
-				"html":  func(b *strings.Builder) error { return WriteHTML(b, rec, nil) },
+				"html":  func(b *strings.Builder) error { return WriteReport(b, rec, nil, Beside{}) },
 			} {
 				var b strings.Builder
 				if err := write(&b); err != nil {

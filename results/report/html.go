@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,13 +120,6 @@ func glyph(o results.Outcome) string {
 	return "?"
 }
 
-// WriteHTML writes the report: one page that needs no network, readable without
-// scripts, in light and dark, and on paper. samples may be nil; then there are no
-// rates over time.
-func WriteHTML(w io.Writer, rec *results.Record, samples []results.Sample) error {
-	return WriteReport(w, rec, samples, Beside{})
-}
-
 // Beside is what a report shows that is not in the run's record. Each part may be left out.
 type Beside struct {
 	Past *Past // package history fills it
@@ -134,7 +128,8 @@ type Beside struct {
 	Fidelity template.HTML
 }
 
-// WriteReport is WriteHTML with what is known beside the run's record.
+// WriteReport writes the report: one page that needs no network, readable without scripts, in light and dark, and on paper.
+// samples may be nil; then there are no rates over time.
 func WriteReport(w io.Writer, rec *results.Record, samples []results.Sample, beside Beside) error {
 	var b bytes.Buffer
 	if err := report.Execute(&b, newPage(rec, samples, beside, 0)); err != nil {
@@ -265,11 +260,7 @@ func tilesOf(rec *results.Record) []tile {
 		if !c.Gate || c.Repeats == 0 || c.Tolerance <= 0 {
 			continue
 		}
-		e := c.Error
-		if e < 0 {
-			e = -e
-		}
-		if e /= c.Tolerance; e > worst {
+		if e := math.Abs(c.Error) / c.Tolerance; e > worst {
 			worst, at = e, i
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func htmlOf(t *testing.T, rec *results.Record, samples []results.Sample) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := WriteHTML(&b, rec, samples); err != nil {
+	if err := WriteReport(&b, rec, samples, Beside{}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

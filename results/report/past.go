@@ -1,9 +1,10 @@
 package report
 
 import (
+	"cmp"
+	"encoding/csv"
 	"fmt"
 	"html/template"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/plot"
+	"github.com/inabench/inabench/results/trend"
 )
 
 // Past is what is known of a run's past: how it compares with the last good run, and figures run
@@ -46,20 +48,17 @@ type PastSeries struct {
 	Metric, Of, Point, Unit string
 	Phase                   int
 	Nights                  []PastNight
-	Changes                 []PastChange
+	Changes                 []trend.Change
 }
 
-// PastNight is what one run measured: the median of its repeats, and their range.
+// PastNight is what one run measured.
 type PastNight struct {
 	PastRun
-	Median, Min, Max float64
+	Figures []float64 // of its repeats, at least one
 }
 
-// PastChange is a night from which on the figure was another one: its index, and by how much.
-type PastChange struct {
-	Night int
-	Shift float64
-}
+// when it began, as drawings and tables have it.
+func (n PastNight) when() string { return n.Started.UTC().Format("2006-01-02 15:04") }
 
 // name of the figure.
 func (s PastSeries) name() string {
@@ -132,7 +131,8 @@ func (p *Past) view() *pastView {
 		one := pastPlot{ID: "history-" + strconv.Itoa(i), Title: s.name(), Metric: s.Metric, Unit: s.Unit}
 		one.SVG = template.HTML(s.SVG(one.ID))
 		for k, n := range s.Nights {
-			row := pastNightRow{Run: n.Run, Date: n.Started.UTC().Format("2006-01-02 15:04"), Median: human.Quantity(n.Median, s.Unit), Key: human.Exact(n.Median), Lo: human.Exact(n.Min), Hi: human.Exact(n.Max)}
+			row := pastNightRow{Run: n.Run, Date: n.when(), Median: human.Quantity(results.Median(n.Figures), s.Unit),
+				Key: human.Exact(results.Median(n.Figures)), Lo: human.Exact(slices.Min(n.Figures)), Hi: human.Exact(slices.Max(n.Figures))}
 			for _, c := range s.Changes {
 				if c.Night == k {
 					row.Note = human.SignedError(c.Shift, true, "") + " from here on"
@@ -148,121 +148,38 @@ func (p *Past) view() *pastView {
 // maxNights is how many of the newest nights are drawn.
 const maxNights = 120
 
-// SVG draws the series: a point for each run with the range of its repeats, a line where it became
-// another one, the run itself filled.
+// SVG draws the newest nights of the series, the last of which is the run itself.
 func (s PastSeries) SVG(id string) string {
-	const w, h = 640.0, 260.0
-	left, right, top, bottom := 58.0, w-18, 54.0, h-40
 	skipped := max(0, len(s.Nights)-maxNights)
-	nights := s.Nights[skipped:]
-	lo, hi := math.Inf(1), math.Inf(-1)
-	for _, n := range nights {
-		lo, hi = min(lo, n.Min), max(hi, n.Max)
-	}
-	if lo > 0 && lo < 0.5*hi {
-		lo = 0
-	}
-	lo, hi = plot.Widened(lo, hi)
-	ticks := plot.Ticks(lo, hi, 5)
-	lo, hi = min(lo, ticks[0]), max(hi, ticks[len(ticks)-1])
-	div, unit := plot.AxisUnit(math.Max(math.Abs(lo), math.Abs(hi)), s.Unit)
-	px := func(i int) float64 { return left + (float64(i)+0.5)/float64(max(len(nights), 1))*(right-left) }
-	py := func(v float64) float64 { return bottom - (v-lo)/(hi-lo)*(bottom-top) }
-	var b plot.Canvas
-	b.Begin(id, s.name()+", run after run", s.desc(), w, h)
-	b.Text("strong", "start", 12, 18, plot.Clip(s.name(), 13, w-24))
-	name := human.Measure(s.Metric)
-	if unit != "" {
-		name += ", " + unit
-	}
-	b.Text("muted small", "start", 12, 38, name+"; median of each run, range of its repeats")
-	step := ticks[1] - ticks[0]
-	for _, t := range ticks {
-		b.Line("grid", left, py(t), right, py(t))
-		b.Text("muted small", "end", left-7, py(t)+4, plot.TickText(t/div, step/div))
-	}
-	b.Line("axis", left, bottom, right, bottom)
-	// Dates where they fit.
-	last := math.Inf(-1)
-	for i, n := range nights {
-		if x := px(i); x-last > 84 && x < right-20 {
-			b.Line("axis", x, bottom, x, bottom+4)
-			b.Text("muted small", "middle", x, bottom+17, n.Started.UTC().Format("2006-01-02"))
-			last = x
-		}
+	n := plot.Nights{ID: id, Title: s.name() + ", run after run", Unit: s.Unit}
+	for _, night := range s.Nights[skipped:] {
+		n.Marks = append(n.Marks, plot.NightMark{Name: night.Run, When: night.when(), Figures: night.Figures})
 	}
 	for _, c := range s.Changes {
-		if i := c.Night - skipped; i >= 0 {
-			x := px(i) - (right-left)/float64(len(nights))/2
-			b.Line("paper", x, top, x, bottom)
-			anchor, at := "start", x+5
-			if x > right-90 {
-				anchor, at = "end", x-5
-			}
-			b.Text("small strong halo", anchor, at, top+10, human.SignedError(c.Shift, true, ""))
+		if c.Night >= skipped {
+			n.Steps = append(n.Steps, plot.NightStep{At: c.Night - skipped, Text: human.SignedError(c.Shift, true, "")})
 		}
 	}
-	var join []float64
-	for i, n := range nights {
-		join = append(join, px(i), py(n.Median))
-	}
-	b.Leaf("", "path", "class", "join c0", "d", plot.Path(join))
-	for i, n := range nights {
-		if n.Max > n.Min {
-			b.Line("whisk c0", px(i), py(n.Min), px(i), py(n.Max))
-		}
-		series, hollow := 0, true
-		if i == len(nights)-1 {
-			hollow = false
-		}
-		b.Marker(n.Started.UTC().Format("2006-01-02 15:04")+": "+human.Quantity(n.Median, s.Unit)+", "+n.Run, series, px(i), py(n.Median), hollow)
-	}
-	b.Text("muted small", "end", right, h-6, "filled: this run")
-	b.Close("svg")
-	return b.String()
-}
-
-func (s PastSeries) desc() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s. ", human.Plural(len(s.Nights), "run"))
-	if n := len(s.Nights); n > 0 {
-		last := s.Nights[n-1]
-		fmt.Fprintf(&b, "This one: %s. ", human.Quantity(last.Median, s.Unit))
-	}
-	for _, c := range s.Changes {
-		if c.Night < len(s.Nights) {
-			fmt.Fprintf(&b, "%s from %s on. ", human.SignedError(c.Shift, true, ""), s.Nights[c.Night].Started.UTC().Format("2006-01-02"))
-		}
-	}
-	return strings.TrimSpace(b.String())
+	return n.SVG()
 }
 
 // drawOccupancy draws how many aggregators each job held at each switch, over time: by Little's law the
 // rate at which the time that they were held grows, as the switches count it.
 func (s *sheet) drawOccupancy(rec *results.Record, samples []results.Sample) (out []panel) {
-	type subject struct{ source, of string }
-	series := map[subject]*results.Series{}
-	var order []subject
-	for _, x := range samples {
-		if !x.Held() {
-			continue
+	var read results.Readings
+	for i := range samples {
+		if samples[i].Held() {
+			read.Add(samples[i])
 		}
-		k := subject{x.Source, x.Of}
-		if series[k] == nil {
-			series[k] = &results.Series{}
-			order = append(order, k)
-		}
-		one := series[k]
-		one.T, one.V = append(one.T, x.T), append(one.V, x.Value)
 	}
 	bySwitch := map[string]*plot.Chart{}
 	var switches []string
-	for _, k := range order {
-		job, sw, ok := strings.Cut(k.of, "@")
+	for of, series := range read.All() {
+		job, sw, ok := strings.Cut(of.Of, "@")
 		if !ok {
-			job, sw = k.of, k.source
+			sw = of.Source
 		}
-		rates := thin(*series[k], maxVertices).Rates()
+		rates := thin(series, maxVertices).Rates()
 		var points []plot.Point
 		held := false
 		for i, t := range rates.T {
@@ -274,7 +191,7 @@ func (s *sheet) drawOccupancy(rec *results.Record, samples []results.Sample) (ou
 		}
 		c := bySwitch[sw]
 		if c == nil {
-			c = &plot.Chart{Title: "Aggregators held at " + sw, Measure: "aggregators", Unit: "1", XLabel: "time", XUnit: "s", Observed: string(kindOf(rec)), Lines: true, Width: s.width}
+			c = &plot.Chart{Title: "Aggregators held at " + sw, Measure: "aggregators", Unit: "1", XLabel: "time", XUnit: "s", Observed: string(cmp.Or(rec.Kind, results.Measured)), Lines: true, Width: s.width}
 			bySwitch[sw], switches = c, append(switches, sw)
 		}
 		c.Series = append(c.Series, plot.Series{Name: job, Colour: s.colour(job), Points: points})
@@ -306,30 +223,16 @@ func (s *sheet) drawOccupancy(rec *results.Record, samples []results.Sample) (ou
 // maxOccupancy is how many switches are drawn.
 const maxOccupancy = 8
 
-func kindOf(rec *results.Record) results.Kind {
-	if rec.Kind == "" {
-		return results.Measured
-	}
-	return rec.Kind
-}
-
 // csvText is rows as the script of the page saves them.
 func csvText(rows [][]string) string {
 	var b strings.Builder
+	out := csv.NewWriter(&b)
 	for _, r := range rows {
-		for i, c := range results.CSVRow(slices.Clone(r)) {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			if strings.ContainsAny(c, ",\"\n\r") {
-				c = `"` + strings.ReplaceAll(c, `"`, `""`) + `"`
-			}
-			b.WriteString(c)
-		}
-		b.WriteByte('\n')
+		_ = out.Write(results.CSVRow(slices.Clone(r))) // into memory
 	}
+	out.Flush()
 	return b.String()
 }
 
 // CSVText is what is saved of a drawing that has no table.
-func (p panel) CSVText() string { return csvText(slices.Clone(p.CSV)) }
+func (p panel) CSVText() string { return csvText(p.CSV) }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
@@ -209,7 +208,7 @@ func (t *texter) machines(placements []Placement) {
 	for _, l := range g.legend() {
 		t.wrapped("  ", "    ", l)
 	}
-	t.b.WriteString(g.text(t.opt.Width, t.opt.Color))
+	g.write(t)
 }
 
 // machineGrid is a table of placements for the terminal.
@@ -402,59 +401,33 @@ func (g *machineGrid) legend() []string {
 	return lines
 }
 
-// text is the table; placements that the terminal has no room for follow below.
-func (g *machineGrid) text(width int, colour bool) string {
-	var b strings.Builder
-	head := 0
+// mostHead is how many letters of a row's head are shown.
+const mostHead = 24
+
+// write writes the table.
+func (g *machineGrid) write(t *texter) {
+	names := []string{""}
+	for _, p := range g.placements {
+		names = append(names, p.Name)
+	}
+	var rows [][]string
+	var gpus [][][]results.Cell // of each row
+	if slices.ContainsFunc(names, func(name string) bool { return name != "" }) {
+		rows, gpus = [][]string{names}, [][][]results.Cell{nil}
+	}
 	for _, r := range g.rows {
-		head = max(head, utf8.RuneCountInString(human.Printable(r.head)))
+		head := []rune(r.head)
+		if len(head) > mostHead {
+			head = append(head[:mostHead-1], '…')
+		}
+		rows, gpus = append(rows, append([]string{string(head)}, r.cells...)), append(gpus, r.gpus)
 	}
-	head = min(head, 24)
-	widths := make([]int, len(g.placements))
-	named := false
-	for i, p := range g.placements {
-		named = named || p.Name != ""
-		widths[i] = utf8.RuneCountInString(human.Printable(p.Name))
-		for _, r := range g.rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(r.cells[i]))
+	t.columns(rows, "   ", t.opt.Width, func(int) bool { return false }, func(row, col int, text string) string {
+		if !t.opt.Color || col == 0 || gpus[row] == nil {
+			return text
 		}
-	}
-	pad := func(s string, n int) string { return s + strings.Repeat(" ", max(n-utf8.RuneCountInString(s), 0)) }
-	for from := 0; from < len(widths); {
-		to, room := from, width-2-head
-		for to < len(widths) && (to == from || room >= 3+widths[to]) {
-			room -= 3 + widths[to]
-			to++
-		}
-		if from > 0 {
-			b.WriteString("\n")
-		}
-		if named {
-			line := "  " + pad("", head)
-			for i := from; i < to; i++ {
-				line += "   " + pad(human.Printable(g.placements[i].Name), widths[i])
-			}
-			b.WriteString(strings.TrimRight(line, " ") + "\n")
-		}
-		for _, r := range g.rows {
-			name := []rune(human.Printable(r.head))
-			if len(name) > head {
-				name = append(name[:head-1], '…')
-			}
-			line := "  " + pad(string(name), head)
-			for i := from; i < to; i++ {
-				line += "   "
-				if r.gpus == nil || !colour {
-					line += pad(human.Printable(r.cells[i]), widths[i])
-					continue
-				}
-				line += g.painted(r.gpus[i]) + strings.Repeat(" ", max(widths[i]-len(r.cells[i]), 0))
-			}
-			b.WriteString(strings.TrimRight(line, " ") + "\n")
-		}
-		from = to
-	}
-	return b.String()
+		return g.painted(gpus[row][col-1])
+	})
 }
 
 // painted are the signs of GPUs in the colours of their jobs.

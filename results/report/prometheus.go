@@ -23,7 +23,7 @@ func WritePrometheus(w io.Writer, rec *results.Record) error {
 		label{"run", rec.ID}, label{"driver", rec.Driver}, label{"switch", rec.Switch}, label{"kind", string(rec.Kind)},
 		label{"scale", rec.Scale.String()}, label{"tool", rec.Tool}), 1)
 	for _, o := range []results.Outcome{results.Pass, results.Fail, results.Inconclusive, results.NotJudged, results.ErrorOutcome} {
-		p.add("inabench_run_outcome", "1 for what the run's outcome is, 0 for what it is not.", append(run[:1:1], label{"outcome", string(o)}), is(rec.Outcome == o))
+		p.add("inabench_run_outcome", "1 for what the run's outcome is, 0 for what it is not.", append(run[:1:1], label{"outcome", string(o)}), float64(rank(rec.Outcome == o)))
 	}
 	p.add("inabench_run_exit_code", "Exit code of the run.", run, float64(rec.ExitCode))
 	if !rec.Started.IsZero() {
@@ -44,7 +44,7 @@ func WritePrometheus(w io.Writer, rec *results.Record) error {
 	p.add("inabench_run_sums_wrong", "Reduced values that were not what they should be.", run, float64(wrong))
 	problems := 0
 	for _, t := range troublesOf(rec) {
-		problems += int(is(t.Fatal))
+		problems += rank(t.Fatal)
 	}
 	p.add("inabench_run_testbed_problems", "Signs that the testbed itself limited a point.", run, float64(problems))
 
@@ -52,7 +52,7 @@ func WritePrometheus(w io.Writer, rec *results.Record) error {
 		who := append(run[:1:1], label{"check", c.Expect}, label{"point", c.Point}, label{"phase", strconv.Itoa(c.Phase + 1)},
 			label{"of", c.Of}, label{"metric", c.Metric}, label{"predictor", c.Predictor})
 		p.add("inabench_check_failed", "1 if the check failed, with the code that inabench explain knows; 0 if it held. Undecided and skipped ones are left out.",
-			append(who[:len(who):len(who)], label{"code", c.FailureCode()}, label{"gate", strconv.FormatBool(c.Gate)}), is(c.Outcome == results.Fail), c.Outcome == results.Fail || c.Outcome == results.Pass)
+			append(who[:len(who):len(who)], label{"code", c.FailureCode()}, label{"gate", strconv.FormatBool(c.Gate)}), float64(rank(c.Outcome == results.Fail)), c.Outcome == results.Fail || c.Outcome == results.Pass)
 		decided := c.Repeats > 0 && c.Predictor != results.Evidence && !c.IsError() && c.Statistic != results.Correlation
 		p.add("inabench_check_error_ratio", "Measured less predicted, as a part of what is predicted.", who, c.Error, decided && c.Relative)
 		p.add("inabench_check_tolerance_ratio", "What of that the check allows.", who, c.Tolerance, decided && c.Relative)
@@ -97,13 +97,6 @@ func WritePrometheus(w io.Writer, rec *results.Record) error {
 		}
 	}
 	return p.write(w)
-}
-
-func is(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 type label struct{ name, value string }

@@ -58,11 +58,6 @@ func at(index int) func(*results.Point) bool {
 	return func(p *results.Point) bool { return p.Index == index }
 }
 
-// rangeAt is that of the point with an index.
-func rangeAt(rec *results.Record, name string, index int) string {
-	return rangeOf(rec, name, at(index))
-}
-
 // rangesOf is that of all points.
 func rangesOf(rec *results.Record, name string) string {
 	return rangeOf(rec, name, func(*results.Point) bool { return true })
@@ -79,7 +74,7 @@ func rangeBeside(rec *results.Record, c results.Check) string {
 	if !single(c) {
 		return ""
 	}
-	return rangeAt(rec, c.Metric, c.Index)
+	return rangeOf(rec, c.Metric, at(c.Index))
 }
 
 // hereOf is what was found of a published statement, with the range of the points that it is about.

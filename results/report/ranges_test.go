@@ -39,9 +39,9 @@ func scored(ranges ...[]float64) *results.Record {
 func TestRangeOf(t *testing.T) {
 	rec := scored([]float64{.0022}, []float64{.07, .08, .075})
 	for _, c := range []struct{ got, want string }{
-		{rangeAt(rec, "ina_score", 0), " (JCT range 0.2 %)"},
-		{rangeAt(rec, "ina_score", 1), " (JCT range 7.5 ± 1.2 %)"},
-		{rangeAt(rec, "ina_score", 2), " (JCT range unknown)"},
+		{rangeOf(rec, "ina_score", at(0)), " (JCT range 0.2 %)"},
+		{rangeOf(rec, "ina_score", at(1)), " (JCT range 7.5 ± 1.2 %)"},
+		{rangeOf(rec, "ina_score", at(2)), " (JCT range unknown)"},
 		{rangesOf(rec, "ina_score"), " (JCT range 0.2 % to 7.5 %)"},
 		{rangesOf(rec, "avg_jct"), ""},
 	} {
@@ -61,7 +61,7 @@ func TestRangesShown(t *testing.T) {
 	if err := WriteMarkdown(&markdown, rec); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteHTML(&html, rec, nil); err != nil {
+	if err := WriteReport(&html, rec, nil, Beside{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := WriteJUnit(&junit, rec); err != nil {

@@ -19,7 +19,7 @@ import (
 // tell writes a record in all the ways there are.
 func tell(rec *results.Record) error {
 	return errors.Join(
-		WriteHTML(io.Discard, rec, nil), WriteText(io.Discard, rec, TextOptions{Color: true}), WriteMarkdown(io.Discard, rec),
+		WriteReport(io.Discard, rec, nil, Beside{}), WriteText(io.Discard, rec, TextOptions{Color: true}), WriteMarkdown(io.Discard, rec),
 		results.WriteCSV(io.Discard, rec), WriteJUnit(io.Discard, rec), WritePrometheus(io.Discard, rec), results.WriteJSON(io.Discard, rec),
 		plot.WriteDOT(io.Discard, rec.Topology), plot.WriteMermaid(io.Discard, rec.Topology),
 	)

@@ -54,13 +54,7 @@ func summarize(rec *results.Record) *summary {
 		s.Repeats = max(s.Repeats, len(c.Repeats))
 		row := summaryRow{}
 		for _, k := range keys {
-			value := ""
-			for _, l := range c.Label {
-				if name, v, _ := strings.Cut(l, "="); name == k {
-					value = v
-				}
-			}
-			row.Labels = append(row.Labels, value)
+			row.Labels = append(row.Labels, labelOf(c.Label, k))
 		}
 		some := false
 		for _, m := range metrics {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -435,37 +436,18 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 			}
 		}
 	}
-	line := func(get func(column) string, paint func(string) string) {
-		var b strings.Builder
-		b.WriteString("  ")
-		for i, c := range cols {
-			s := get(c)
-			pad := strings.Repeat(" ", c.width()-utf8.RuneCountInString(s))
-			last := i == len(cols)-1
-			if c.right {
-				s = pad + s
-			} else if !last {
-				s += pad
-			}
-			if last {
-				s = paint(s)
-			}
-			b.WriteString(s)
-			if !last {
-				b.WriteString("  ")
-			}
+	rows := make([][]string, n+1)
+	for _, c := range cols {
+		for i, cell := range append([]string{c.head}, c.cells...) {
+			rows[i] = append(rows[i], cell)
 		}
-		t.b.WriteString(strings.TrimRight(b.String(), " ") + "\n")
 	}
-	line(func(c column) string { return c.head }, func(s string) string { return s })
-	for i := range n {
-		line(func(c column) string { return c.cells[i] }, func(s string) string {
-			if !checks[i].Gate {
-				return s
-			}
-			return t.paint(checks[i].Outcome, s)
-		})
-	}
+	t.columns(rows, "  ", math.MaxInt, func(col int) bool { return cols[col].right }, func(row, col int, text string) string {
+		if row == 0 || col < len(cols)-1 || !checks[row-1].Gate {
+			return text
+		}
+		return t.paint(checks[row-1].Outcome, text)
+	})
 	if len(left) > 0 {
 		t.wrapped("  ", "  ", "no room for: "+strings.Join(left, ", "))
 	}

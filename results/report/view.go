@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"maps"
@@ -132,17 +131,10 @@ func asNumber(v any) (n float64, unit string, ok bool) {
 	switch v := v.(type) {
 	case float64:
 		return v, "", human.Finite(v)
-	case float32:
-		return float64(v), "", human.Finite(float64(v))
 	case int:
 		return float64(v), "", true
 	case int64:
 		return float64(v), "", true
-	case uint64:
-		return float64(v), "", true
-	case json.Number:
-		f, err := v.Float64()
-		return f, "", err == nil && human.Finite(f)
 	case string:
 		i := strings.LastIndexAny(v, "0123456789") + 1
 		f, err := strconv.ParseFloat(strings.TrimSpace(v[:i]), 64)
@@ -150,14 +142,13 @@ func asNumber(v any) (n float64, unit string, ok bool) {
 			return 0, "", false
 		}
 		unit := strings.TrimSpace(v[i:])
-		for suffix, scale := range map[string]float64{
+		scale, known := map[string]float64{
 			"": 1, "bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12,
 			"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
 			"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1,
-		} {
-			if unit == suffix {
-				return f * scale, unit, true
-			}
+		}[unit]
+		if known {
+			return f * scale, unit, true
 		}
 	}
 	return 0, "", false
@@ -317,7 +308,7 @@ func (m *metricPlot) where(d datum) string {
 }
 
 func (m *metricPlot) tip(d datum) string {
-	parts := []string{m.observed + " " + human.QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit) + rangeAt(m.rec, m.metric, d.index)}
+	parts := []string{m.observed + " " + human.QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit) + rangeOf(m.rec, m.metric, at(d.index))}
 	for _, p := range m.styles {
 		if v, ok := d.predicted[p.Name]; ok {
 			parts = append(parts, p.Name+" "+human.Quantity(v, d.observed.Unit))
@@ -354,7 +345,7 @@ func (m *metricPlot) table(ds []datum) []panelRow {
 	var out []panelRow
 	for _, d := range ds {
 		f := d.observed
-		r := panelRow{Where: m.where(d), Of: d.of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit) + rangeAt(m.rec, m.metric, d.index), Key: human.Exact(f.Value), Lo: human.Exact(f.Lo), Hi: human.Exact(f.Hi)}
+		r := panelRow{Where: m.where(d), Of: d.of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit) + rangeOf(m.rec, m.metric, at(d.index)), Key: human.Exact(f.Value), Lo: human.Exact(f.Lo), Hi: human.Exact(f.Hi)}
 		for _, p := range m.styles {
 			r.Predictors = append(r.Predictors, p.Name)
 			text, key := "–", ""
@@ -609,26 +600,11 @@ const maxVertices = 400
 // drawTimelines draws each busy link's rate over time, all in one unit. left is how
 // many were not drawn.
 func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (plots []panel, unit string, left int) {
-	links := map[string]results.Link{}
+	links := map[string]bool{}
 	for _, l := range rec.Topology.Links {
-		links[l.Name] = l
+		links[l.Name] = true
 	}
-	type origin struct{ source, metric string }
-	byLink := map[string]map[origin]*results.Series{}
-	for _, x := range samples {
-		if _, ok := links[x.Of]; !ok || !x.Carried() {
-			continue
-		}
-		o := origin{x.Source, x.Metric}
-		if byLink[x.Of] == nil {
-			byLink[x.Of] = map[origin]*results.Series{}
-		}
-		if byLink[x.Of][o] == nil {
-			byLink[x.Of][o] = &results.Series{}
-		}
-		one := byLink[x.Of][o]
-		one.T, one.V = append(one.T, x.T), append(one.V, x.Value)
-	}
+	carried := results.LinkBytes(samples, func(link string) bool { return links[link] })
 	predicted := map[string]bool{}
 	gatedFirst := linkPredictor(rec)
 	end := 0.0
@@ -644,26 +620,11 @@ func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (pl
 	}
 	var drawn []*plot.Timeline
 	for _, l := range rec.Topology.Links {
-		var best *results.Series
-		var from origin
-		// What left the sender is the link's rate; the more readings the better.
-		score := func(o origin, s *results.Series) int {
-			n := len(s.T)
-			if strings.Contains(o.metric, "tx") {
-				n += 1 << 30
-			}
-			return n
-		}
-		for o, s := range byLink[l.Name] {
-			if best == nil || score(o, s) > score(from, best) ||
-				score(o, s) == score(from, best) && cmp.Or(cmp.Compare(o.source, from.source), cmp.Compare(o.metric, from.metric)) < 0 {
-				best, from = s, o
-			}
-		}
-		if best == nil {
+		series, ok := carried[l.Name]
+		if !ok {
 			continue
 		}
-		kept := thin(*best, maxVertices)
+		kept := thin(series, maxVertices)
 		var rates []plot.RateSpan
 		busy := predicted[l.Name]
 		for i := 1; i < len(kept.T); i++ {
@@ -718,7 +679,7 @@ func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (pl
 		t.Div, unit = plot.AxisUnit(t.Top, "bit/s")
 		p := panel{ID: t.ID, SVG: template.HTML(t.SVG()), Title: "Rate of link " + t.Name + " over time", Metric: "link_rate", CSV: [][]string{{"link", "kind", "from [s]", "to [s]", "rate [bit/s]"}}}
 		for _, r := range t.Rates {
-			p.CSV = append(p.CSV, []string{t.Name, string(kindOf(rec)), human.Exact(r.From), human.Exact(r.To), strconv.FormatFloat(r.Rate, 'g', 6, 64)})
+			p.CSV = append(p.CSV, []string{t.Name, string(cmp.Or(rec.Kind, results.Measured)), human.Exact(r.From), human.Exact(r.To), strconv.FormatFloat(r.Rate, 'g', 6, 64)})
 		}
 		for _, ph := range t.Phases {
 			if ph.Known {
@@ -770,8 +731,8 @@ func LinkLoads(rec *results.Record) (map[string]plot.LinkLoad, string) {
 	name, most := "", -1.0
 	cells := results.Settings(rec.Points)
 	for ci := range cells {
+		one := data(cells[ci:ci+1], "link_rate", func(string) bool { return true })
 		for phase := range cells[ci].Phases {
-			one := data(cells[ci:ci+1], "link_rate", func(string) bool { return true })
 			loads := map[string]plot.LinkLoad{}
 			sum := 0.0
 			for _, d := range one {

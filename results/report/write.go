@@ -19,7 +19,7 @@ func Write(d *results.Dir, rec *results.Record) error {
 		return err
 	}
 	var html, junit bytes.Buffer
-	if err := WriteHTML(&html, rec, samples); err != nil {
+	if err := WriteReport(&html, rec, samples, Beside{}); err != nil {
 		return fmt.Errorf("render report: %w", err)
 	}
 	if err := WriteJUnit(&junit, rec); err != nil {

@@ -21,10 +21,10 @@ func TestReportMemory(t *testing.T) {
 		t.Errorf("%d of %d samples are drawn, %v", len(drawn), len(all), err)
 	}
 	var whole, part strings.Builder
-	if err := WriteHTML(&whole, rec, all); err != nil {
+	if err := WriteReport(&whole, rec, all, Beside{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteHTML(&part, rec, drawn); err != nil {
+	if err := WriteReport(&part, rec, drawn, Beside{}); err != nil {
 		t.Fatal(err)
 	}
 	if whole.String() != part.String() {
@@ -39,7 +39,7 @@ func BenchmarkReport(b *testing.B) {
 		most := heap.Watch()
 		samples, err := d.SamplesDrawn(rec)
 		if err == nil {
-			err = WriteHTML(io.Discard, rec, samples)
+			err = WriteReport(io.Discard, rec, samples, Beside{})
 		}
 		if err != nil {
 			b.Fatal(err)

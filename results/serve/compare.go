@@ -10,9 +10,6 @@ import (
 	"github.com/inabench/inabench/results/history"
 )
 
-// within is the largest change that "the same" may hide, as of inabench compare.
-const within = 0.05
-
 // mostChoices is how many runs a page offers to be compared.
 const mostChoices = 200
 
@@ -58,7 +55,7 @@ func (s *Server) compareOf(w io.Writer, p page, rows []row, version, a, b string
 	}{page: p, A: a, B: b, All: all, Choices: rows[:min(len(rows), mostChoices)]}
 	if a != "" && b != "" {
 		var err error
-		if data.Pair, err = history.Compare(s.stopping, s.index, filepath.Join(s.root, a), filepath.Join(s.root, b), history.PairOptions{Within: within}); err != nil {
+		if data.Pair, err = history.Compare(s.stopping, s.index, filepath.Join(s.root, a), filepath.Join(s.root, b), history.PairOptions{}); err != nil {
 			return err
 		}
 		data.Class = string(data.Pair.Outcome())

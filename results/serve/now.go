@@ -75,9 +75,10 @@ func liveOf(dir string, rec *results.Record) *live {
 	if n, err := results.ReadNow(dir); err == nil {
 		l.Now, l.Stalled = n, time.Since(n.Written) > stalled
 	}
+	carried := results.LinkBytes(samples, func(string) bool { return true })
 	loads := map[string]plot.LinkLoad{}
 	for _, link := range rec.Topology.Links {
-		rate, ok := rateOf(samples, link.Name)
+		rate, ok := rateOf(carried[link.Name])
 		if !ok || link.Rate <= 0 {
 			continue
 		}
@@ -198,31 +199,11 @@ func lastSamples(path string) []results.Sample {
 	return samples
 }
 
-// rateOf is a link's rate in bit/s between its last two readings; of several counters of it, what
-// was sent counts.
-func rateOf(samples []results.Sample, link string) (rate float64, ok bool) {
-	type counter struct{ source, metric string }
-	readings := map[counter][]results.Sample{}
-	for _, s := range samples {
-		if s.Of == link && s.Unit == "B" && !s.Gauge {
-			c := counter{s.Source, s.Metric}
-			readings[c] = append(readings[c], s)
-		}
-	}
-	var best counter
-	for c := range readings {
-		sends := func(c counter) int { return strings.Index(c.metric, "tx") }
-		if best == (counter{}) || cmp.Or(cmp.Compare(min(sends(c), 0), min(sends(best), 0)), cmp.Compare(best.source, c.source), cmp.Compare(best.metric, c.metric)) > 0 {
-			best = c
-		}
-	}
-	r := readings[best]
-	if len(r) < 2 {
+// rateOf is a link's rate in bit/s between the last two readings of the bytes that it has carried.
+func rateOf(s results.Series) (rate float64, ok bool) {
+	n := len(s.T)
+	if n < 2 || s.T[n-1] <= s.T[n-2] || s.V[n-1] < s.V[n-2] { // another point has begun
 		return 0, false
 	}
-	a, b := r[len(r)-2], r[len(r)-1]
-	if b.T <= a.T || b.Value < a.Value { // another point has begun
-		return 0, false
-	}
-	return 8 * (b.Value - a.Value) / (b.T - a.T), true
+	return 8 * (s.V[n-1] - s.V[n-2]) / (s.T[n-1] - s.T[n-2]), true
 }

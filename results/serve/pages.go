@@ -40,21 +40,14 @@ var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
 	"percent": human.Percent,
 	"of":      human.Quantity,
 	"size":    func(bytes int64) string { return human.Quantity(float64(bytes), "B") },
-	"metric":  func(experiment, metric string) string { return historyOf(experiment, metric) },
-	"runs":    count,
+	"metric":  historyOf,
+	"runs":    func(n int) string { return human.Plural(n, "run") },
 	"measure": human.Measure,
 }).ParseFS(assets, "pages.html.tmpl"))
 
 // historyOf is the address of a metric's history.
 func historyOf(experiment, metric string) string {
 	return "/history?" + url.Values{"experiment": {experiment}, "metric": {metric}}.Encode()
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 run"
-	}
-	return human.Quantity(float64(n), "1") + " runs"
 }
 
 func (s *Server) routes() http.Handler {

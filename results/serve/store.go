@@ -63,9 +63,13 @@ type store struct {
 	looked  time.Time
 	rows    []row // the newest first
 	at      map[string]int
-	gone    map[string]int // runs that went away, and in which version
+	gone    map[string]int // runs that went away, and in which version: those since forgot
+	forgot  int            // the version until which nobody knows any more
 	points  map[string]counted
 }
+
+// mostGone is how many runs that went away are told of one by one; pages that have not heard of more are loaded again.
+const mostGone = 1000
 
 // counted is how many points a record had that was read at its time.
 type counted struct {
@@ -136,6 +140,10 @@ func (s *Server) refresh(ctx context.Context) error {
 			delete(st.points, dir)
 		}
 	}
+	if len(st.gone) > mostGone {
+		st.forgot = next
+		clear(st.gone)
+	}
 	st.rows, st.at = rows, at
 	if changed {
 		st.version = next
@@ -177,13 +185,10 @@ func (s *Server) progress(r history.Run) string {
 
 // points says how many are done, of those that are planned if that is known.
 func points(done, planned int) string {
-	switch {
-	case planned > 0:
+	if planned > 0 {
 		return fmt.Sprintf("%d of %d points", done, planned)
-	case done == 1:
-		return "1 point"
 	}
-	return fmt.Sprintf("%d points", done)
+	return human.Plural(done, "point")
 }
 
 // find is the row of a run directory; the error wraps fs.ErrNotExist where there is none.
@@ -202,7 +207,7 @@ func (s *Server) find(ctx context.Context, dir string) (row, error) {
 // news is what changed after a version of the store.
 type news struct {
 	version string
-	all     bool // that version is of another process: everything may have
+	all     bool // that version is of another process, or too old: everything may have
 	rows    []row
 	gone    []string
 }
@@ -215,7 +220,7 @@ func (s *Server) news(ctx context.Context, version string) (n news, err error) {
 	defer s.mu.Unlock()
 	st := &s.store
 	var since int
-	if _, err := fmt.Sscanf(version, st.epoch+".%d", &since); err != nil {
+	if _, err := fmt.Sscanf(version, st.epoch+".%d", &since); err != nil || since < st.forgot {
 		n.all = true
 		return n, nil
 	}

@@ -511,3 +511,27 @@ func TestUnwaited(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
+
+// TestForgets: runs that went away are not kept for ever. A page that has not heard of all of them is loaded again.
+func TestForgets(t *testing.T) {
+	s, _ := start(t, t.TempDir(), "")
+	_, before, err := s.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	for i := range mostGone + 1 {
+		s.store.at[fmt.Sprint("run ", i)] = 0
+	}
+	err = s.refresh(t.Context())
+	kept, after := len(s.store.gone), s.store.name()
+	s.mu.Unlock()
+	if err != nil || kept > mostGone {
+		t.Errorf("%d names are kept, %v", kept, err)
+	}
+	for version, all := range map[string]bool{before: true, after: false} {
+		if n, err := s.news(t.Context(), version); err != nil || n.all != all {
+			t.Errorf("since %s: %+v, %v; want to load it again: %v", version, n, err, all)
+		}
+	}
+}

@@ -55,9 +55,5 @@ func NewCertificate() (tls.Certificate, error) {
 // Fingerprint is the SHA-256 of a certificate, as browsers show it.
 func Fingerprint(c tls.Certificate) string {
 	sum := sha256.Sum256(c.Certificate[0])
-	parts := make([]string, len(sum))
-	for i, b := range sum {
-		parts[i] = fmt.Sprintf("%02X", b)
-	}
-	return strings.Join(parts, ":")
+	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
 }

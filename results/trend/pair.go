@@ -3,7 +3,9 @@ package trend
 import (
 	"math"
 	"slices"
+	"sort"
 
+	"github.com/aclements/go-moremath/stats"
 	"golang.org/x/perf/benchmath"
 
 	"github.com/inabench/inabench/results"
@@ -110,31 +112,8 @@ func cut(n, m int) int {
 		mean, sd := float64(n*m)/2, math.Sqrt(float64(n*m*(n+m+1))/12)
 		return max(-1, int(math.Floor(mean-1.96*sd-0.5)))
 	}
-	// ways[i][u] is how many orders of i figures of one and j of the other there are with U = u: those
-	// in which the other has the largest, as before, and those in which the one has it.
-	ways := make([][]float64, n+1)
-	for i := range ways {
-		ways[i] = make([]float64, n*m+1)
-		ways[i][0] = 1 // with none of the other
-	}
-	for j := 1; j <= m; j++ {
-		for i := 1; i <= n; i++ {
-			for u := j; u <= n*m; u++ {
-				ways[i][u] += ways[i-1][u-j]
-			}
-		}
-	}
-	total := 0.0
-	for _, w := range ways[n] {
-		total += w
-	}
-	sum := 0.0
-	for u, w := range ways[n] {
-		if sum += w; sum/total > 0.025 {
-			return u - 1
-		}
-	}
-	return -1
+	u := stats.UDist{N1: n, N2: m}
+	return sort.Search(n*m, func(k int) bool { return u.CDF(float64(k)) > 0.025 }) - 1
 }
 
 // Needs is how many repeats of each night a pair without earlier nights needs to be decided: at

@@ -3,7 +3,7 @@
 // What a machine measures differs between repeats of a night, and more between nights:
 // other neighbours, another kernel, a warmer room. Both are learnt from the metric's own
 // history (Noise), without assuming a distribution: medians, median absolute deviations,
-// ranks. Judge holds the newest nights against those before, and Changes finds all the
+// ranks. Judge holds the newest nights against those before, and Follow finds all the
 // nights in a history from which on the metric was another one.
 //
 // Everything is relative: of metrics that are above 0 in all nights logarithms are
@@ -48,8 +48,6 @@ type Options struct {
 	Relevant float64
 	// Learn is how many nights are looked at before anything is said, at least 5: 10 by default.
 	Learn int
-	// Window is how many nights the newest ones are held against, at most: 60 by default.
-	Window int
 	// FalseAlarms is the part of nights without a change in which one may be seen: 0.005 by
 	// default.
 	FalseAlarms float64
@@ -63,10 +61,6 @@ func (o Options) defaults() Options {
 		o.Learn = 10
 	}
 	o.Learn = max(o.Learn, 5)
-	if o.Window == 0 {
-		o.Window = 60
-	}
-	o.Window = max(o.Window, o.Learn)
 	if o.FalseAlarms <= 0 {
 		o.FalseAlarms = 0.005
 	}
@@ -127,14 +121,8 @@ type Change struct {
 	Shift float64 `json:"shift"` // relative to the nights before, back to the change before
 }
 
-// Changes are all changes in a history, outliers included, in the order in which a caller
-// of Judge would have heard of them night by night.
-func Changes(nights []Night, o Options) ([]Change, error) {
-	_, changes, err := Follow(nights, o)
-	return changes, err
-}
-
-// Follow is Judge and Changes at once: either goes through all nights.
+// Follow is Judge, with all changes in the history, outliers included, in the order in which a caller of Judge would have
+// heard of them night by night.
 func Follow(nights []Night, o Options) (v Verdict, changes []Change, err error) {
 	h, err := read(nights, o)
 	if err != nil {
@@ -166,6 +154,9 @@ type history struct {
 	from  int // the first night of those that the newest are held against
 	since int // the first night of a shift that has not lasted yet; 0: there is none
 }
+
+// window is how many nights the newest ones are held against, at most.
+func (h *history) window() int { return max(60, h.Learn) }
 
 func read(nights []Night, o Options) (*history, error) {
 	h := &history{Options: o.defaults(), log: true}
@@ -231,7 +222,7 @@ func (h *history) next(n int) Verdict {
 // lasts holds a shift that was found against the nights before it once more. It is over when
 // the nights since then are, as a whole, what those before were.
 func (h *history) lasts(n int) (v Verdict, still bool) {
-	from := max(h.from, h.since-h.Window)
+	from := max(h.from, h.since-h.window())
 	v = h.verdict(from, h.since, n)
 	h.shift(&v, v.Noise, from, h.since, n)
 	v.State = Higher
@@ -248,7 +239,7 @@ const rules = 3
 
 // judge says what night n is, held against those from h.from on.
 func (h *history) judge(n int) Verdict {
-	from := max(h.from, n+1-h.Window-rules)
+	from := max(h.from, n+1-h.window()-rules)
 	v := h.verdict(from, n, n)
 	if v.Nights < h.Learn {
 		v.State = Learning
@@ -348,7 +339,7 @@ func (h *history) limit(k, a, b int, centre, noise float64) float64 {
 	// The noise is known from b-a nights, by an estimate that is worth 0.37 of as many would
 	// be to a standard deviation (the efficiency of the median absolute deviation).
 	df := max(0.37*float64(b-a), 2)
-	most := quantile(df, p)
+	most := results.StudentTail(df, p)
 	for i := a; i+k <= b; i++ {
 		for _, side := range []float64{-1, 1} {
 			most = max(most, beyond[k-1]*h.least(i, i+k, side, centre)/noise)
@@ -373,9 +364,6 @@ var (
 	beyond = [rules]float64{1.6, 1.2, 1}
 	rank   = [rules]int{1, 2, 4}
 )
-
-// quantile is what Student's t exceeds with probability p.
-func quantile(df, p float64) float64 { return results.StudentTail(df, p) }
 
 // alpha is what P must not exceed: 0.05, but what that many repeats cannot reach is not
 // asked of them.

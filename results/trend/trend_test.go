@@ -74,7 +74,7 @@ func TestFalseAlarms(t *testing.T) {
 				for range *runs {
 					h := simulate(r, 120, c.repeats, func() float64 { return c.between * noise.draw(r) },
 						func() float64 { return c.within * noise.draw(r) }, func(int) float64 { return 50 })
-					found, err := Changes(h, Options{})
+					_, found, err := Follow(h, Options{})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -116,7 +116,7 @@ func TestSlowdown(t *testing.T) {
 						}
 						return 100
 					})
-				all, err := Changes(h, Options{})
+				_, all, err := Follow(h, Options{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -195,8 +196,6 @@ func (p *page) transform(s string) {
 		case name == "rotate" && len(v) == 1:
 			sin, cos := math.Sincos(v[0] * math.Pi / 180)
 			p.op("%s %s %s %s 0 0 cm", num(cos), num(sin), num(-sin), num(cos))
-		case name == "scale" && len(v) == 1:
-			p.op("%s 0 0 %s 0 0 cm", num(v[0]), num(v[0]))
 		}
 	}
 }
@@ -281,51 +280,41 @@ const kappa = 0.5522848
 
 func (p *page) circle(x, y, r float64) { p.rectangle(x-r, y-r, 2*r, 2*r, r) }
 
-// path is one of straight lines: M, L, H, V and Z, and the same in small letters.
+// path is one of straight lines, as package plot draws them: M and L, h and v, and z.
 func (p *page) path(d string) {
 	var x, y, x0, y0 float64
+	line := func(nx, ny float64, how string) {
+		x, y = nx, ny
+		p.op("%s %s %s", num(x), num(y), how)
+	}
 	for d = strings.TrimSpace(d); d != ""; {
 		op := d[0]
 		d = d[1:]
-		end := strings.IndexFunc(d, func(r rune) bool { return strings.ContainsRune("MLHVZmlhvz", r) })
+		end := strings.IndexAny(d, "MLhvZz")
 		if end < 0 {
 			end = len(d)
 		}
 		v := numbers(strings.NewReplacer("\n", " ", "-", " -").Replace(d[:end]))
 		d = d[end:]
-		relative := op >= 'a'
-		if relative {
-			op -= 'a' - 'A'
-		}
-		base := func(b float64) float64 {
-			if relative {
-				return b
-			}
-			return 0
-		}
-		line := func(nx, ny float64, how string) {
-			x, y = nx, ny
-			p.op("%s %s %s", num(x), num(y), how)
-		}
 		switch op {
-		case 'Z':
+		case 'Z', 'z':
 			p.op("h")
 			x, y = x0, y0
-		case 'H':
-			for _, h := range v {
-				line(base(x)+h, y, "l")
+		case 'h':
+			for _, by := range v {
+				line(x+by, y, "l")
 			}
-		case 'V':
-			for _, h := range v {
-				line(x, base(y)+h, "l")
+		case 'v':
+			for _, by := range v {
+				line(x, y+by, "l")
 			}
 		default:
 			for i := 0; i+1 < len(v); i += 2 {
-				if how := "l"; op == 'M' && i == 0 {
-					line(base(x)+v[0], base(y)+v[1], "m")
+				if op == 'M' && i == 0 {
+					line(v[0], v[1], "m")
 					x0, y0 = x, y
 				} else {
-					line(base(x)+v[i], base(y)+v[i+1], how)
+					line(v[i], v[i+1], "l")
 				}
 			}
 		}
@@ -392,12 +381,7 @@ func (p *page) write(w io.Writer, title string, width, height float64) error {
 		}
 	}
 	states := ""
-	keys := make([]string, 0, len(p.states))
-	for key := range p.states {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(p.states)) {
 		states += fmt.Sprintf("/%s << %s >> ", p.states[key], key)
 	}
 	pages := len(at) + 2
