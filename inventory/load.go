@@ -53,36 +53,30 @@ type (
 	// switchTable is a switch, which may aggregate; or several, by a range in its name: all ranges of
 	// a table step together.
 	switchTable struct {
-		At          string      `toml:",path"`
-		Name        string      `toml:"name,required"` // may hold a range: "tor[1-4]"
-		Kind        string      `toml:"kind"`          // "tofino" and "bmv2" speak P4Runtime, "soft" is the embedded switch, "quantum" InfiniBand with SHARP, "script" is driven by commands
-		Rack        string      `toml:"rack"`          // of a ToR; default: its name
-		Control     string      `toml:"control"`       // host:port of its P4Runtime server or aggregation manager; may hold a range
-		DeviceID    *int64      `toml:"device_id"`     // of P4Runtime; default: Stratum's 1, the SDE's 0, otherwise its number in the file, from 1
-		Aggregators *int        `toml:"aggregators"`   // slots of its aggregator array; 0: no INA here, a plain spine
-		Buffer      *Bytes      `toml:"buffer"`        // of each egress port; 0: a default
-		ECN         *Bytes      `toml:"ecn"`           // egress queue length above which packets are marked; 0: never
-		GUID        []GUID      `toml:"guid,single"`   // node GUID of an InfiniBand switch; a list where the name has a range
-		AN          []GUID      `toml:"an,single"`     // of its aggregation node; a list where the name has a range
-		SHARP       *sharpTable `toml:"sharp"`
+		At          string `toml:",path"`
+		Name        string `toml:"name,required"` // may hold a range: "tor[1-4]"
+		Kind        string `toml:"kind"`          // "tofino" and "bmv2" speak P4Runtime, "soft" is the embedded switch, "quantum" InfiniBand with SHARP, "script" is driven by commands
+		Rack        string `toml:"rack"`          // of a ToR; default: its name
+		Control     string `toml:"control"`       // host:port of its P4Runtime server or aggregation manager; may hold a range
+		DeviceID    *int64 `toml:"device_id"`     // of P4Runtime; default: Stratum's 1, the SDE's 0, otherwise its number in the file, from 1
+		Aggregators *int   `toml:"aggregators"`   // slots of its aggregator array; 0: no INA here, a plain spine
+		Buffer      *Bytes `toml:"buffer"`        // of each egress port; 0: a default
+		ECN         *Bytes `toml:"ecn"`           // egress queue length above which packets are marked; 0: never
+		GUID        []GUID `toml:"guid,single"`   // node GUID of an InfiniBand switch; a list where the name has a range
+		AN          []GUID `toml:"an,single"`     // of its aggregation node; a list where the name has a range
+		SHARP       *SHARP `toml:"sharp"`
 
-		DeviceConfig string        `toml:"device_config" words:"stratum,bfrt,sde,bmv2"` // the form in which its server takes a program: Stratum's, that of BFRuntime or P4Runtime of Intel's SDE, or BMv2's
-		Program      *programTable `toml:"program"`
-		Push         string        `toml:"push" words:"always,changed"` // when the program is loaded; "changed" spares the links of a Tofino, which go down for seconds
-		GNMI         string        `toml:"gnmi"`                        // host:port of its gNMI server; may hold a range
-		Ports        any           `toml:"ports"`                       // what its server calls ports: {"[1-32]" = "[1-32]/0"}
-		Port         *portTable    `toml:"port"`
-		TLS          *tlsTable     `toml:"tls"`
-		SSH          sshTable      `toml:"ssh"`
-		Script       *scriptTable  `toml:"script"`
+		DeviceConfig string     `toml:"device_config" words:"stratum,bfrt,sde,bmv2"` // the form in which its server takes a program: Stratum's, that of BFRuntime or P4Runtime of Intel's SDE, or BMv2's
+		Program      *Program   `toml:"program"`
+		Push         string     `toml:"push" words:"always,changed"` // when the program is loaded; "changed" spares the links of a Tofino, which go down for seconds
+		GNMI         string     `toml:"gnmi"`                        // host:port of its gNMI server; may hold a range
+		Ports        any        `toml:"ports"`                       // what its server calls ports: {"[1-32]" = "[1-32]/0"}
+		Port         *PortSetup `toml:"port"`
+		TLS          *TLS       `toml:"tls"`
+		SSH          sshTable   `toml:"ssh"`
+		Script       *Script    `toml:"script"`
 
 		ReplaceProgram bool `toml:"replace_program"` // a run may load its program where the switch runs one of somebody else; it is put back at the end, without its entries
-	}
-	// sharpTable is the aggregation capacity of a quantum switch, or of a soft one that stands for it.
-	sharpTable struct {
-		Trees    int    `toml:"trees,required"`                                // aggregation trees that it can hold; 0: none
-		Jobs     int    `toml:"jobs" default:"1"`                              // that it serves at once; 1: trees are exclusive
-		Resource string `toml:"resource" default:"switch" words:"switch,port"` // what so many jobs have at once: a switch (Quantum, HDR) or each port by itself (Quantum-2, NDR)
 	}
 	// hostTable is a server that runs workers, parameter servers or both; or several, by a range in its
 	// name: all ranges of a table step together.
@@ -261,7 +255,7 @@ func (b *builder) addSwitch(t *switchTable) {
 		sw.Aggregators = or(t.Aggregators, b.t.Defaults.Aggregators)
 	}
 	if t.SHARP != nil {
-		sw.SHARP = SHARP(*t.SHARP)
+		sw.SHARP = *t.SHARP
 		b.notNegative(t.At+".sharp.trees", t.SHARP.Trees)
 		if t.SHARP.Jobs < 1 {
 			b.Problemf(t.At+".sharp.jobs", "write jobs = 1", "no job could use a tree: jobs must be at least 1")
