@@ -312,7 +312,7 @@ func (b *builder) addHost(t *hostTable) {
 		}
 		b.positive(nic.At+".rate", nic.Rate)
 	}
-	if len(t.NICs) == 0 && !b.Has(t.At+".nic") {
+	if at := t.At + ".nic"; len(t.NICs) == 0 && !(b.Has(at) && b.Reported(at)) {
 		b.KeyProblemf(t.At, `write nic = {port = "tor1/1", rate = "25Gbit/s"}`, "host without a nic")
 	}
 	b.notNegative(t.At+".gpus", or(t.GPUs, 0))
