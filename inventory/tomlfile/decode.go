@@ -133,7 +133,7 @@ func (d *decoder) table(path string, m map[string]any, dst reflect.Value) {
 		if d.f.Full() {
 			return
 		}
-		if !contains(fs, key) {
+		if !slices.ContainsFunc(fs, func(fd field) bool { return fd.name == key }) {
 			d.f.KeyProblemf(joinPath(path, key), DidYouMean(key, names(fs)), "unknown key %q%s", key, in(path))
 		}
 	}
@@ -161,15 +161,6 @@ func (d *decoder) word(path string, fd field, v reflect.Value) {
 			}
 		})
 	}
-}
-
-func contains(fs []field, name string) bool {
-	for _, fd := range fs {
-		if fd.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // tableName is a path as its header shows it: "host[2].nic[0]" is "host.nic".

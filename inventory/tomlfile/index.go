@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
 )
 
 // span is where a key and its value begin, as byte offsets. A table has the
@@ -291,51 +293,12 @@ func (s *scanner) quoted() string {
 	return s.text[start:]
 }
 
-// unquote is the value of a quoted key.
+// unquote is the value of a quoted key, as the library reads it, which has accepted it.
 func unquote(q string) string {
-	if len(q) < 2 {
-		return q
+	var doc map[string]any
+	md, err := toml.Decode(q+" = 0", &doc)
+	if err != nil || len(md.Keys()) != 1 {
+		return q // not TOML
 	}
-	body := q[1 : len(q)-1]
-	if q[0] == '\'' {
-		return body
-	}
-	var b strings.Builder
-	for i := 0; i < len(body); i++ {
-		if body[i] != '\\' || i+1 == len(body) {
-			b.WriteByte(body[i])
-			continue
-		}
-		i++
-		digits := 0
-		switch body[i] {
-		case 'b':
-			b.WriteByte('\b')
-		case 't':
-			b.WriteByte('\t')
-		case 'n':
-			b.WriteByte('\n')
-		case 'f':
-			b.WriteByte('\f')
-		case 'r':
-			b.WriteByte('\r')
-		case 'e':
-			b.WriteByte('\x1b')
-		case 'x':
-			digits = 2
-		case 'u':
-			digits = 4
-		case 'U':
-			digits = 8
-		default: // \" and \\
-			b.WriteByte(body[i])
-		}
-		if digits > 0 && i+digits < len(body) {
-			if r, err := strconv.ParseUint(body[i+1:i+1+digits], 16, 32); err == nil {
-				b.WriteRune(rune(r))
-			}
-			i += digits
-		}
-	}
-	return b.String()
+	return md.Keys()[0][0]
 }
