@@ -27,6 +27,24 @@ func (inv *Inventory) Switch(name string) (*Switch, bool) {
 	return &inv.Switches[i], true
 }
 
+// HostNames are the names of all hosts, in the order of the file.
+func (inv *Inventory) HostNames() []string {
+	return namesOf(inv.Hosts, func(h *Host) string { return h.Name })
+}
+
+// SwitchNames are the names of all switches, in the order of the file.
+func (inv *Inventory) SwitchNames() []string {
+	return namesOf(inv.Switches, func(s *Switch) string { return s.Name })
+}
+
+func namesOf[T any](items []T, name func(*T) string) []string {
+	out := make([]string, len(items))
+	for i := range items {
+		out[i] = name(&items[i])
+	}
+	return out
+}
+
 // Reachable reports whether the inventory says how the host is reached: where one logs in to it, or
 // by a launcher that needs no address.
 func (h *Host) Reachable() bool {

@@ -509,39 +509,27 @@ func (b *builder) file(path string) string {
 
 // port reads "tor1/3" and takes that port.
 func (b *builder) port(path, s string) (Port, bool) {
-	if s == "" && !b.Has(path) { // reported as missing
-		b.broken = true
-		return Port{}, false
-	}
-	if s == unknownPort {
-		b.Problemf(path, `write it like "tor1/3"`, "it is not known yet which port of which switch the cable is in")
-		b.broken = true
-		return Port{}, false
-	}
 	i := strings.LastIndexByte(s, '/')
 	n, err := strconv.ParseUint(s[i+1:], 10, 32)
-	if i < 1 || err != nil {
+	p := Port{s[:max(i, 0)], uint32(n)}
+	_, known := b.switches[p.Switch]
+	first, dup := b.ports[p]
+	switch {
+	case s == "" && !b.Has(path): // reported as missing
+	case s == unknownPort:
+		b.Problemf(path, `write it like "tor1/3"`, "it is not known yet which port of which switch the cable is in")
+	case i < 1 || err != nil:
 		b.Problemf(path, `write it like "tor1/3"`, "%q is not a switch port", s)
-		b.broken = true
-		return Port{}, false
+	case !known:
+		b.Problemf(path, tomlfile.DidYouMean(p.Switch, b.inv.SwitchNames()), "link to unknown switch %q", p.Switch)
+	case dup:
+		b.Problemf(path, "first at "+first.String(), "port %v is cabled twice", p)
+	default:
+		b.ports[p] = b.Pos(path)
+		return p, true
 	}
-	p := Port{s[:i], uint32(n)}
-	if _, ok := b.switches[p.Switch]; !ok {
-		names := make([]string, len(b.inv.Switches))
-		for i, sw := range b.inv.Switches {
-			names[i] = sw.Name
-		}
-		b.Problemf(path, tomlfile.DidYouMean(p.Switch, names), "link to unknown switch %q", p.Switch)
-		b.broken = true
-		return Port{}, false
-	}
-	if first, dup := b.ports[p]; dup {
-		b.Problemf(path, "first at "+first.String(), "port %s/%d is cabled twice", p.Switch, p.Port)
-		b.broken = true
-		return Port{}, false
-	}
-	b.ports[p] = b.Pos(path)
-	return p, true
+	b.broken = true
+	return Port{}, false
 }
 
 // Kinds are those of switches that an inventory can name.
@@ -588,11 +576,9 @@ func (b *builder) racks() {
 
 // jumps checks that jump hosts exist and do not go in circles.
 func (b *builder) jumps() {
-	via := map[string][]string{}
-	var names []string
+	via, names := map[string][]string{}, b.inv.HostNames()
 	for _, h := range b.inv.Hosts {
 		via[h.Name] = h.SSH.Jumps()
-		names = append(names, h.Name)
 	}
 	report := func(h *Host, hint, format string, args ...any) {
 		at := b.Pos("defaults.jump")

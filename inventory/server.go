@@ -335,11 +335,7 @@ func (b *builder) servers() {
 			continue
 		}
 		if _, ok := b.inv.Host(t.Script.Host); !ok {
-			names := make([]string, len(b.inv.Hosts))
-			for i, h := range b.inv.Hosts {
-				names[i] = h.Name
-			}
-			b.Problemf(t.At+".script.host", tomlfile.DidYouMean(t.Script.Host, names), "script runs on unknown host %q", t.Script.Host)
+			b.Problemf(t.At+".script.host", tomlfile.DidYouMean(t.Script.Host, b.inv.HostNames()), "script runs on unknown host %q", t.Script.Host)
 		}
 	}
 }

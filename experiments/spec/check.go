@@ -113,9 +113,8 @@ func NewLab(inv *inventory.Inventory) *Lab {
 	if inv == nil {
 		return nil
 	}
-	l := &Lab{Inv: inv, rates: map[string]inventory.BitRate{}}
+	l := &Lab{Inv: inv, Hosts: inv.HostNames(), rates: map[string]inventory.BitRate{}}
 	for _, h := range inv.Hosts {
-		l.Hosts = append(l.Hosts, h.Name)
 		for _, n := range h.NICs {
 			l.rates[h.Name] = max(l.rates[h.Name], n.Rate)
 			l.Fastest = max(l.Fastest, n.Rate)

@@ -61,14 +61,10 @@ func (ps Programs) checkSHARP(c *spec.Checker) {
 	case a.Reserve && m.UFM == "":
 		c.Problemf("sharp.reserve", `write ufm = "https://ufm1" in [sharp] of the inventory`, "%s does not say where UFM is", c.Lab.Inv.File)
 	}
-	var names []string
-	for _, sw := range c.Lab.Inv.Switches {
-		names = append(names, sw.Name)
-	}
 	for i, r := range a.Roots {
 		at := fmt.Sprintf("sharp.roots[%d]", i)
 		if sw, ok := c.Lab.Inv.Switch(r); !ok {
-			c.Problemf(at, tomlfile.DidYouMean(r, names), "unknown switch %q", r)
+			c.Problemf(at, tomlfile.DidYouMean(r, c.Lab.Inv.SwitchNames()), "unknown switch %q", r)
 		} else if sw.GUID == 0 {
 			c.Problemf(at, "`inabench inventory import` finds it", "the inventory has no guid of switch %s", r)
 		}
