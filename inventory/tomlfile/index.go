@@ -1,6 +1,7 @@
 package tomlfile
 
 import (
+	"iter"
 	"sort"
 	"strconv"
 	"strings"
@@ -291,6 +292,30 @@ func (s *scanner) quoted() string {
 	}
 	s.i = len(s.text)
 	return s.text[start:]
+}
+
+// plain yields the bytes of a text that are in no string and in no comment, with their offsets, and of a comment its '#'.
+func plain(text string) iter.Seq2[int, byte] {
+	return func(yield func(int, byte) bool) {
+		s := &scanner{index: &index{text: text}}
+		for s.i < len(text) {
+			c := text[s.i]
+			if c == '"' || c == '\'' {
+				s.quoted()
+				continue
+			}
+			if !yield(s.i, c) {
+				return
+			}
+			if c != '#' {
+				s.i++
+			} else if n := strings.IndexByte(text[s.i:], '\n'); n >= 0 {
+				s.i += n
+			} else {
+				return
+			}
+		}
+	}
 }
 
 // unquote is the value of a quoted key, as the library reads it, which has accepted it.
