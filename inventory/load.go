@@ -203,7 +203,7 @@ func (b *builder) build() {
 	d := b.t.Defaults
 	b.positive("defaults.rate", d.Rate)
 	b.notNegative("defaults.aggregators", d.Aggregators)
-	b.notNegative("defaults.gpus", d.GPUs)
+	b.gpus("defaults.gpus", d.GPUs)
 	for i := range b.t.Switches {
 		if b.addSwitch(&b.t.Switches[i]); b.Full() {
 			return
@@ -315,7 +315,7 @@ func (b *builder) addHost(t *hostTable) {
 	if at := t.At + ".nic"; len(t.NICs) == 0 && !(b.Has(at) && b.Reported(at)) {
 		b.KeyProblemf(t.At, `write nic = {port = "tor1/1", rate = "25Gbit/s"}`, "host without a nic")
 	}
-	b.notNegative(t.At+".gpus", or(t.GPUs, 0))
+	b.gpus(t.At+".gpus", or(t.GPUs, 0))
 	n := b.ranges(paths, texts)
 	guids := make([][]GUID, len(t.NICs))
 	for k, nic := range t.NICs {
@@ -551,6 +551,12 @@ func (b *builder) positive(path string, r *BitRate) {
 func (b *builder) notNegative(path string, n int) {
 	if n < 0 {
 		b.Problemf(path, "", "%s must not be negative", path[strings.LastIndexByte(path, '.')+1:])
+	}
+}
+
+func (b *builder) gpus(path string, n int) {
+	if b.notNegative(path, n); n > MostGPUs {
+		b.Problemf(path, "", "%d GPUs on a host: at most %d", n, MostGPUs)
 	}
 }
 

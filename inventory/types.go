@@ -150,6 +150,9 @@ type NIC struct {
 	GUID    GUID          // node GUID of the InfiniBand adapter; with ConnectX-4 and later that of its port too
 }
 
+// MostGPUs is how many GPUs a host may have.
+const MostGPUs = 1024
+
 // DefaultBuffer is that of each egress port of an emulated switch of which the inventory says nothing, in bytes.
 const DefaultBuffer = 1 << 20
 

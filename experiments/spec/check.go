@@ -148,6 +148,14 @@ func Positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | in
 	}
 }
 
+// AtMost reports a number of things, "repeats", that is larger than anybody means, and says whether it is not.
+func (c *Checker) AtMost(path string, n, most int, what string) bool {
+	if n > most {
+		c.Problemf(path, "", "%d %s: at most %d", n, what, most)
+	}
+	return n <= most
+}
+
 func (c *Checker) emulation() {
 	e := &c.Spec.Emulation
 	if e.Offload && e.Switch == string(inventory.BMv2) {
@@ -331,9 +339,8 @@ func (c *Checker) measure() {
 	if m.Interval > 0 && m.Duration/m.Interval > mostReadings {
 		c.Problemf("measure.interval", fmt.Sprintf("write at least %v, or measure for less long", max(time.Millisecond, (time.Duration(m.Duration)/mostReadings).Round(time.Millisecond))), "%d readings in %v: at most %d", m.Duration/m.Interval, m.Duration, mostReadings)
 	}
-	if Positive(c, "measure.repeats", m.Repeats); m.Repeats > MostRepeats {
-		c.Problemf("measure.repeats", "", "%d repeats: at most %d", m.Repeats, MostRepeats)
-	}
+	Positive(c, "measure.repeats", m.Repeats)
+	c.AtMost("measure.repeats", m.Repeats, MostRepeats, "repeats")
 	Positive(c, "measure.patience", m.Patience)
 	if c.Has("measure.stretch") && !(m.Stretch >= 1 && m.Stretch <= 100) {
 		c.Problemf("measure.stretch", "", "a phase cannot become %v times as long; 1 to 100", m.Stretch)
@@ -350,9 +357,8 @@ func (c *Checker) measure() {
 // precision checks repeats that go on until an interval is narrow.
 func (c *Checker) precision() {
 	m := &c.Spec.Measure
-	if Positive(c, "measure.most", m.Most); m.Most > MostRepeats {
-		c.Problemf("measure.most", "", "%d repeats: at most %d", m.Most, MostRepeats)
-	}
+	Positive(c, "measure.most", m.Most)
+	c.AtMost("measure.most", m.Most, MostRepeats, "repeats")
 	if !c.Has("measure.precision") {
 		if c.Has("measure.most") {
 			c.Problemf("measure.most", `add precision = "5%"`, "most is of repeats that a precision ends")
@@ -505,6 +511,7 @@ const (
 	mostTime     = 31 * 24 * time.Hour
 	mostReadings = 1_000_000 // of every counter in a phase
 	MostMeasured = 100_000   // points times repeats
+	MostJobs     = 1_000_000 // of a study that draws them
 )
 
 // short reports a time for which nobody measures.
