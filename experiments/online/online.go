@@ -71,8 +71,6 @@ type Job struct {
 type Result struct {
 	Jobs    []JobResult // in the order given
 	Summary replay.Summary
-	Series  replay.Series
-	Batches int // that the policy was asked to place
 }
 
 // JobResult is what became of a job. Times are seconds since the beginning of Run; see
@@ -84,10 +82,6 @@ type JobResult struct {
 	Plan    placement.JobPlan // as it ran
 	Summary results.JobSummary
 }
-
-// Overhead is the seconds for which the job had its GPUs and did not train: until it
-// began, and until the manager knew that it had ended.
-func (j *JobResult) Overhead() float64 { return (j.Start - j.Placed) + (j.Seen - j.End) }
 
 // Replayed are the results as package replay has them.
 func (r *Result) Replayed() []replay.JobResult {

@@ -258,16 +258,6 @@ func (f *Fabric) AN(sw GUID) *Node {
 	return nil
 }
 
-// Home is the switch that an aggregation node belongs to, or nil.
-func (f *Fabric) Home(an *Node) *Node {
-	for _, i := range an.numbers() {
-		if sw := f.Nodes[an.Ports[i].Peer.Node]; sw != nil && sw.Kind == Switch {
-			return sw
-		}
-	}
-	return nil
-}
-
 // Tiers is the height of every switch: 1 where adapters of hosts are cabled to, one
 // more than the lowest neighbour above. Switches that reach no host are left out.
 func (f *Fabric) Tiers() map[GUID]int {

@@ -108,11 +108,8 @@ var autopsModels = []string{"alexnet", "vgg19", "awd-lstm", "bert-base"}
 // mostOfJob bounds the servers and workers of a job, and how many jobs are alike: each worker is on a host of its own.
 const mostOfJob = 100_000
 
-// The modes of a service.
-const (
-	sharedService = "shared"
-	staticService = "static"
-)
+// staticService is the mode in which jobs have servers of their own.
+const staticService = "static"
 
 // Check implements study.Study.
 func (o *Service) Check(c *spec.Checker) {
