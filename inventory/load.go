@@ -234,9 +234,9 @@ func (b *builder) build() {
 }
 
 func (b *builder) addSwitch(t *switchTable) {
-	paths, texts := t.serverRanges()
-	n := b.ranges(append([]string{t.At + ".name", t.At + ".rack", t.At + ".control"}, paths...),
-		append([]string{t.Name, t.Rack, t.Control}, texts...))
+	n := b.ranges(
+		[]string{t.At + ".name", t.At + ".rack", t.At + ".control", t.At + ".gnmi", t.SSH.At + ".address"},
+		[]string{t.Name, t.Rack, t.Control, t.GNMI, t.SSH.Address})
 	kind := cmp.Or(t.Kind, b.t.Defaults.Kind)
 	if kind == "" && !b.Has(t.At+".kind") && !(b.Has("defaults.kind") && b.Reported("defaults.kind")) {
 		b.KeyProblemf(t.At, tomlfile.OneOf("", Kinds), "missing kind in switch")

@@ -116,12 +116,6 @@ type Script struct {
 // scriptTimeout bounds a command that says nothing else.
 const scriptTimeout = Duration(time.Minute)
 
-// serverRanges are the strings of a switch table that may hold ranges, after its name, rack
-// and control address.
-func (t *switchTable) serverRanges() (paths, texts []string) {
-	return []string{t.At + ".gnmi", t.SSH.At + ".address"}, []string{t.GNMI, t.SSH.Address}
-}
-
 // server checks what a switch table says of its server, and returns what is the same for all
 // switches of the table.
 func (b *builder) server(t *switchTable, kind Kind) Server {
