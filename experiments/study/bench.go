@@ -150,7 +150,7 @@ type Told struct {
 }
 
 // Told begins a line of a file that is about this repeat.
-func (b *Bench) Told() Told { return Told{strings.Join(b.Labels, " "), b.Repeat} }
+func (b *Bench) Told() Told { return Told{spec.Labels(b.Labels), b.Repeat} }
 
 // Lines adds n lines of JSON to a file of the run directory.
 func (b *Bench) Lines(file string, n int, line func(i int) any) error {

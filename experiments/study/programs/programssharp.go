@@ -79,7 +79,6 @@ type granting struct {
 	client  hosts.Host // to be closed; nil: a host's
 	ufm     *sharp.Reservations
 	apps    []*journal.Change
-	names   []string
 	log     *journal.Journal
 }
 
@@ -173,7 +172,7 @@ func (ps Programs) reserve(ctx context.Context, b *study.Bench, inv *inventory.I
 		if err := g.log.Begin(c); err != nil {
 			return err
 		}
-		g.apps, g.names = append(g.apps, c), append(g.names, app)
+		g.apps = append(g.apps, c)
 		if _, err := g.ufm.Create(ctx, want, true); err != nil {
 			return err
 		}
@@ -186,10 +185,10 @@ func (g *granting) undo(ctx context.Context) error {
 	ctx, cancel := g.tb.Leaving(ctx, 2*time.Minute)
 	defer cancel()
 	var errs []error
-	for i, app := range g.names {
-		err := g.ufm.Delete(ctx, app)
+	for _, c := range g.apps {
+		err := g.ufm.Delete(ctx, c.Undo.Reservation.App)
 		if err == nil || errors.Is(err, sharp.ErrNotFound) || errors.Is(err, sharp.ErrRemoved) {
-			err = g.log.Undone(g.apps[i])
+			err = g.log.Undone(c)
 		}
 		errs = append(errs, err)
 	}
