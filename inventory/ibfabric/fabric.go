@@ -42,10 +42,9 @@ const AggregationNode = 0xcf09
 // Fabric is all nodes and cables that were seen.
 type Fabric struct {
 	Nodes map[GUID]*Node
-	Start PortID // where the discovery began; zero when not known
 	Files []string
 
-	starts     []GUID      // of all discoveries
+	starts     []GUID      // of the nodes where discoveries began
 	complaints []complaint // what tools wrote to stderr
 	conflicts  []string    // where two outputs disagree
 }
@@ -57,7 +56,6 @@ type Node struct {
 	Kind   Kind
 	Desc   string // node description: "leaf1", "host4 HCA-1"; may be empty, or that of many nodes
 	Device int    // PCI device id; 0: not known
-	LID    int    // of a switch; an adapter's are its ports'
 	Size   int    // number of ports; 0: not known
 	Ports  map[int]*Port
 
@@ -68,7 +66,6 @@ type Node struct {
 // Port is one end of a cable, or a port without one.
 type Port struct {
 	Number int
-	GUID   GUID // of an adapter's port
 	LID    int
 	State  string // "Active", "Init", "Down" ...; empty: the tool does not say
 	Speed  Speed

@@ -27,7 +27,7 @@ type Reading struct {
 	File   string
 	Format Format
 
-	start      portClaim
+	start      GUID
 	nodes      []nodeClaim
 	ports      []portClaim
 	complaints []complaint
@@ -42,7 +42,7 @@ type nodeClaim struct {
 	kind         Kind
 	desc         string
 	device       int
-	lid, size    int
+	size         int
 	described    bool
 }
 
@@ -236,19 +236,19 @@ var (
 	blockStart = regexp.MustCompile(`^(vendid|devid|sysimgguid|switchguid|caguid|rtguid)\s*=`)
 	attrLine   = regexp.MustCompile(`^([a-zA-Z_]+)\s*=\s*(.*)$`)
 	blockHead  = regexp.MustCompile(`^(Switch|Ca|Rt)\s+(\d+)\s+"([SHR])-([0-9a-fA-F]{1,16})"(?:\s*#\s*(.*))?$`)
-	headDesc   = regexp.MustCompile(`^"(.*)"(?: (?:base|enhanced) port 0(?: lid (\d+) lmc \d+)?)?$`)
+	headDesc   = regexp.MustCompile(`^"(.*)"(?: (?:base|enhanced) port 0(?: lid \d+ lmc \d+)?)?$`)
 	cableLine  = regexp.MustCompile(`^\[(\d+)\](?:\[ext (\d+)\])?(?:\(([0-9a-fA-F]+)\))?\s*"([SHR])-([0-9a-fA-F]{1,16})"\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*(?:#\s*(.*))?$`)
 	// What follows the mark: the adapter's own lid, then the peer's description and lid,
 	// and the link; "?????" is a width that was not answered.
 	cableOwn   = regexp.MustCompile(`^lid (\d+) lmc \d+ `)
 	cablePeer  = regexp.MustCompile(`^"(.*)" lid (\d+)(?: (\S+)(?: s=\d+ w=\d+ v=\d+.*)?)?$`) // the rest with -f
-	initiated  = regexp.MustCompile(`^# Initiated from node ([0-9a-fA-F]+) port ([0-9a-fA-F]+)$`)
+	initiated  = regexp.MustCompile(`^# Initiated from node ([0-9a-fA-F]+) port [0-9a-fA-F]+$`)
 	guidAndOwn = regexp.MustCompile(`^(?:0x)?([0-9a-fA-F]{1,16})(?:\(([0-9a-fA-F]{1,16})\))?$`)
 )
 
 func (p *parser) netDiscover(line string) {
 	if m := initiated.FindStringSubmatch(line); m != nil {
-		p.r.start = portClaim{node: nodeClaim{guid: p.guid(m[1])}, portGUID: p.guid(m[2])}
+		p.r.start = p.guid(m[1])
 		return
 	}
 	if line[0] == '#' || line[0] == '$' {
@@ -306,9 +306,6 @@ func (p *parser) head(m []string) {
 			return
 		}
 		n.desc = d[1]
-		if d[2] != "" {
-			n.lid = p.number(d[2], maxLID)
-		}
 	}
 	if n.guid == 0 {
 		p.bad("a node without GUID")
@@ -511,9 +508,5 @@ func (p *parser) subnetEnd(s string) (portClaim, bool) {
 		return portClaim{}, false
 	}
 	c := portClaim{node: n, portGUID: p.guid(m[5]), number: p.numberIn(m[9], 16, maxPort), lid: p.numberIn(m[8], 16, maxLID)}
-	if n.kind == Switch {
-		n.lid = c.lid
-		c.node = n
-	}
 	return c, c.number > 0
 }
