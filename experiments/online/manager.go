@@ -322,7 +322,7 @@ func (m *manager) launch(ctx context.Context, i int) error {
 		return err
 	}
 	work := testbed.Workload{
-		Job: plan, Rate: j.Rate, Window: j.Window, Control: j.Control, Iterations: int64(j.Iterations),
+		Job: plan, Window: j.Window, Control: j.Control, Iterations: int64(j.Iterations),
 		Layers: []testbed.Layer{{Bytes: int64(math.Round(j.Bytes)), Compute: duration(j.Compute)}},
 		RTO:    testbed.RTO(&plan, m.topo, m.backlog),
 	}

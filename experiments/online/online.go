@@ -62,9 +62,8 @@ func ClusterOf(inv *inventory.Inventory, s testbed.Settings) cluster.Config {
 // Job is one job of a trace, in the testbed's own (scaled) units.
 type Job struct {
 	replay.Job
-	Window  int     // packets outstanding per worker, where it sends over the network
-	Control string  // "fixed" or "aimd"
-	Rate    float64 // wire bit/s per worker; 0: no limit
+	Window  int    // packets outstanding per worker, where it sends over the network
+	Control string // "fixed" or "aimd"
 }
 
 // Result is what came of the jobs that have ended.
