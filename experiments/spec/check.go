@@ -130,16 +130,6 @@ func NewLab(inv *inventory.Inventory) *Lab {
 	return l
 }
 
-// Enum reports a word that is not one of the allowed ones.
-func (c *Checker) Enum(path, word string, allowed ...string) bool {
-	if slices.Contains(allowed, word) {
-		return true
-	}
-	key := path[strings.LastIndexByte(path, '.')+1:]
-	c.Problemf(path, tomlfile.OneOf(word, allowed), "unknown %s %q", key, word)
-	return false
-}
-
 // Positive reports a number that the file gives and that is not above zero. A value
 // that could not be read has been reported already and is zero: it is let through.
 func Positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | inventory.Duration](c *Checker, path string, n N) {
@@ -459,26 +449,26 @@ func (c *Checker) expect(e *Expect) {
 			r.Predictor = "value"
 		}
 	}
-	if e.Against != "" {
+	switch given := c.Has(e.At + ".value"); {
+	case e.Against != "":
 		r.Predictor = e.Against
 		for _, key := range []string{"predictor", "value"} {
 			if c.Has(e.At + "." + key) {
 				c.Problemf(e.At+"."+key, "keep one of them", "against and %s exclude each other", key)
 			}
 		}
-	} else if c.Enum(e.At+".predictor", r.Predictor, predictors...) {
-		switch given := c.Has(e.At + ".value"); {
-		case r.Predictor == "value" && !given:
-			c.KeyProblemf(e.At, "write value = "+m.Example(), "missing value in expect")
-		case r.Predictor != "value" && given:
-			c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
-		case r.Predictor != "value" && !m.Predicted:
-			c.Problemf(e.At+".predictor", "write value = "+m.Example(), "%s does not predict %s", r.Predictor, e.Metric)
-		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && !c.Spec.Kind().Foreign:
-			c.Problemf(e.At+".bound", "write value = "+m.Example(), "bound %q compares with a value", e.Bound)
-		case given:
-			r.Value = c.quantity(e.At+".value", m, e.Value)
-		}
+	case !slices.Contains(predictors, r.Predictor):
+		c.Problemf(e.At+".predictor", tomlfile.OneOf(r.Predictor, predictors), "unknown predictor %q", r.Predictor)
+	case r.Predictor == "value" && !given:
+		c.KeyProblemf(e.At, "write value = "+m.Example(), "missing value in expect")
+	case r.Predictor != "value" && given:
+		c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
+	case r.Predictor != "value" && !m.Predicted:
+		c.Problemf(e.At+".predictor", "write value = "+m.Example(), "%s does not predict %s", r.Predictor, e.Metric)
+	case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && !c.Spec.Kind().Foreign:
+		c.Problemf(e.At+".bound", "write value = "+m.Example(), "bound %q compares with a value", e.Bound)
+	case given:
+		r.Value = c.quantity(e.At+".value", m, e.Value)
 	}
 	switch {
 	case c.Has(e.At + ".tolerance"):

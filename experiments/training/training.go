@@ -33,8 +33,6 @@ type Job struct {
 	Steps   int64   // at least 1
 	Hosts   int
 	Submit  time.Duration // since the beginning
-
-	Gain, Demand float64 // see placement/mina/tree.Job
 }
 
 var (
