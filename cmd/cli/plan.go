@@ -110,7 +110,7 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 	}
 	points := len(s.Points())
 	jobs := "jobs of a file"
-	if n := s.CountJobs(); n > 0 {
+	if n := s.Study().Count(); n > 0 {
 		jobs = fmt.Sprintf("%d job%s", n, plural(n))
 	}
 	repeats := ""

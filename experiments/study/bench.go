@@ -140,9 +140,6 @@ func (b *Bench) Path(elem ...string) string {
 	return filepath.Join(append([]string{b.Dir().Path}, elem...)...)
 }
 
-// Write makes a file in the run directory.
-func (b *Bench) Write(name string, text []byte) error { return b.Dir().WriteFile(name, text) }
-
 // Told is which repeat of which point a line of a file is of.
 type Told struct {
 	Point  string `json:"point"`
