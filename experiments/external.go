@@ -159,26 +159,19 @@ func (r *run) askSimulated(ctx context.Context, p study.Planned, c *study.Repeti
 	r.Ask(ctx, p, req, nil, ph)
 }
 
-// said is a figure of a predictor.
-func said(name, metric, of string, v float64, bottleneck string) results.Figure {
-	f := study.Exactly(metric, of, results.Predicted, v)
-	f.Predictor, f.Bottleneck = name, bottleneck
-	return f
-}
-
 // completions are the completion times that a predictor says of jobs; and their mean, where that was observed, which is of all
 // jobs there are.
 func completions(name string, list []predictor.JCT, observed []results.Figure) []results.Figure {
 	var out []results.Figure
 	sum := 0.0
 	for _, j := range list {
-		out = append(out, said(name, "jct", j.Job, *j.Seconds, ""))
+		out = append(out, study.Foretold(name, "jct", j.Job, *j.Seconds, ""))
 		sum += *j.Seconds
 	}
 	if len(list) > 0 && slices.ContainsFunc(observed, func(f results.Figure) bool {
 		return f.Metric == meanJCT && f.Of == results.Cluster && f.Kind != results.Predicted
 	}) {
-		out = append(out, said(name, meanJCT, results.Cluster, sum/float64(len(list)), ""))
+		out = append(out, study.Foretold(name, meanJCT, results.Cluster, sum/float64(len(list)), ""))
 	}
 	return out
 }
@@ -194,17 +187,17 @@ func answered(name string, a *predictor.PhaseAnswer, links []predictor.Link) []r
 		if j.Goodput == nil {
 			continue // it is local
 		}
-		out = append(out, said(name, "goodput", j.Name, *j.Goodput, j.Bottleneck))
+		out = append(out, study.Foretold(name, "goodput", j.Name, *j.Goodput, j.Bottleneck))
 		goodputs = append(goodputs, *j.Goodput)
 		if j.WireRate != nil {
-			out = append(out, said(name, "wire_rate", j.Name, *j.WireRate, j.Bottleneck))
+			out = append(out, study.Foretold(name, "wire_rate", j.Name, *j.WireRate, j.Bottleneck))
 		}
 		for _, s := range j.Shares {
-			out = append(out, said(name, "share", spec.AtSwitch(j.Name, s.Switch), *s.Share, j.Bottleneck))
+			out = append(out, study.Foretold(name, "share", spec.AtSwitch(j.Name, s.Switch), *s.Share, j.Bottleneck))
 		}
 	}
 	if len(goodputs) > 1 {
-		out = append(out, said(name, "jain", "goodput", results.JainIndex(goodputs), ""))
+		out = append(out, study.Foretold(name, "jain", "goodput", results.JainIndex(goodputs), ""))
 	}
 	if len(a.Links) == 0 {
 		return out
@@ -214,7 +207,7 @@ func answered(name string, a *predictor.PhaseAnswer, links []predictor.Link) []r
 		loads[l.Name] = *l.Load
 	}
 	for _, l := range links {
-		out = append(out, said(name, "link_rate", l.Name, loads[l.Name], ""))
+		out = append(out, study.Foretold(name, "link_rate", l.Name, loads[l.Name], ""))
 	}
 	return out
 }

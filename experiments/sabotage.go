@@ -66,9 +66,7 @@ func checkPart(o *sabotage.Order, s *spec.Spec, points []study.Planned) error {
 	var there []string
 	switch o.At {
 	case sabotage.Switch:
-		for _, sw := range s.Inventory().Switches {
-			there = append(there, sw.Name)
-		}
+		there = s.Inventory().SwitchNames()
 	case sabotage.Link, sabotage.Queue:
 		for _, l := range s.Inventory().Topology().Links {
 			there = append(there, l.Name)

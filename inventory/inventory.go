@@ -27,6 +27,32 @@ func (inv *Inventory) Switch(name string) (*Switch, bool) {
 	return &inv.Switches[i], true
 }
 
+// HostNames are the names of all hosts, in the order of the file.
+func (inv *Inventory) HostNames() []string {
+	return namesOf(inv.Hosts, func(h *Host) string { return h.Name })
+}
+
+// SwitchNames are the names of all switches, in the order of the file.
+func (inv *Inventory) SwitchNames() []string {
+	return namesOf(inv.Switches, func(s *Switch) string { return s.Name })
+}
+
+func namesOf[T any](items []T, name func(*T) string) []string {
+	out := make([]string, len(items))
+	for i := range items {
+		out[i] = name(&items[i])
+	}
+	return out
+}
+
+// GPUs is how many all hosts have together.
+func (inv *Inventory) GPUs() (n int) {
+	for i := range inv.Hosts {
+		n += inv.Hosts[i].GPUs
+	}
+	return n
+}
+
 // Reachable reports whether the inventory says how the host is reached: where one logs in to it, or
 // by a launcher that needs no address.
 func (h *Host) Reachable() bool {
@@ -139,7 +165,6 @@ func (inv *Inventory) CheckLab() error {
 // Describe is a short summary for people, a line for the whole and one for each
 // rack or switch.
 func (inv *Inventory) Describe() string {
-	gpus := 0
 	below := map[string]int{} // hosts by switch
 	rates := map[string]map[BitRate]bool{}
 	note := func(sw string, r BitRate) {
@@ -149,7 +174,6 @@ func (inv *Inventory) Describe() string {
 		rates[sw][r] = true
 	}
 	for _, h := range inv.Hosts {
-		gpus += h.GPUs
 		seen := map[string]bool{}
 		for _, n := range h.NICs {
 			if !seen[n.Switch] {
@@ -168,7 +192,7 @@ func (inv *Inventory) Describe() string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %s, %s, %s between switches\n", inv.Name,
-		count(len(inv.Hosts), "host"), count(gpus, "GPU"), countPlural(len(inv.Switches), "switch", "switches"), count(len(inv.Links), "link"))
+		count(len(inv.Hosts), "host"), count(inv.GPUs(), "GPU"), countPlural(len(inv.Switches), "switch", "switches"), count(len(inv.Links), "link"))
 	for _, s := range inv.Switches {
 		var parts []string
 		if n := below[s.Name]; n > 0 {

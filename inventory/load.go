@@ -53,36 +53,30 @@ type (
 	// switchTable is a switch, which may aggregate; or several, by a range in its name: all ranges of
 	// a table step together.
 	switchTable struct {
-		At          string      `toml:",path"`
-		Name        string      `toml:"name,required"` // may hold a range: "tor[1-4]"
-		Kind        string      `toml:"kind"`          // "tofino" and "bmv2" speak P4Runtime, "soft" is the embedded switch, "quantum" InfiniBand with SHARP, "script" is driven by commands
-		Rack        string      `toml:"rack"`          // of a ToR; default: its name
-		Control     string      `toml:"control"`       // host:port of its P4Runtime server or aggregation manager; may hold a range
-		DeviceID    *int64      `toml:"device_id"`     // of P4Runtime; default: Stratum's 1, the SDE's 0, otherwise its number in the file, from 1
-		Aggregators *int        `toml:"aggregators"`   // slots of its aggregator array; 0: no INA here, a plain spine
-		Buffer      *Bytes      `toml:"buffer"`        // of each egress port; 0: a default
-		ECN         *Bytes      `toml:"ecn"`           // egress queue length above which packets are marked; 0: never
-		GUID        []GUID      `toml:"guid,single"`   // node GUID of an InfiniBand switch; a list where the name has a range
-		AN          []GUID      `toml:"an,single"`     // of its aggregation node; a list where the name has a range
-		SHARP       *sharpTable `toml:"sharp"`
+		At          string `toml:",path"`
+		Name        string `toml:"name,required"` // may hold a range: "tor[1-4]"
+		Kind        string `toml:"kind"`          // "tofino" and "bmv2" speak P4Runtime, "soft" is the embedded switch, "quantum" InfiniBand with SHARP, "script" is driven by commands
+		Rack        string `toml:"rack"`          // of a ToR; default: its name
+		Control     string `toml:"control"`       // host:port of its P4Runtime server or aggregation manager; may hold a range
+		DeviceID    *int64 `toml:"device_id"`     // of P4Runtime; default: Stratum's 1, the SDE's 0, otherwise its number in the file, from 1
+		Aggregators *int   `toml:"aggregators"`   // slots of its aggregator array; 0: no INA here, a plain spine
+		Buffer      *Bytes `toml:"buffer"`        // of each egress port; 0: a default
+		ECN         *Bytes `toml:"ecn"`           // egress queue length above which packets are marked; 0: never
+		GUID        []GUID `toml:"guid,single"`   // node GUID of an InfiniBand switch; a list where the name has a range
+		AN          []GUID `toml:"an,single"`     // of its aggregation node; a list where the name has a range
+		SHARP       *SHARP `toml:"sharp"`
 
-		DeviceConfig string        `toml:"device_config" words:"stratum,bfrt,sde,bmv2"` // the form in which its server takes a program: Stratum's, that of BFRuntime or P4Runtime of Intel's SDE, or BMv2's
-		Program      *programTable `toml:"program"`
-		Push         string        `toml:"push" words:"always,changed"` // when the program is loaded; "changed" spares the links of a Tofino, which go down for seconds
-		GNMI         string        `toml:"gnmi"`                        // host:port of its gNMI server; may hold a range
-		Ports        any           `toml:"ports"`                       // what its server calls ports: {"[1-32]" = "[1-32]/0"}
-		Port         *portTable    `toml:"port"`
-		TLS          *tlsTable     `toml:"tls"`
-		SSH          sshTable      `toml:"ssh"`
-		Script       *scriptTable  `toml:"script"`
+		DeviceConfig string     `toml:"device_config" words:"stratum,bfrt,sde,bmv2"` // the form in which its server takes a program: Stratum's, that of BFRuntime or P4Runtime of Intel's SDE, or BMv2's
+		Program      *Program   `toml:"program"`
+		Push         string     `toml:"push" words:"always,changed"` // when the program is loaded; "changed" spares the links of a Tofino, which go down for seconds
+		GNMI         string     `toml:"gnmi"`                        // host:port of its gNMI server; may hold a range
+		Ports        any        `toml:"ports"`                       // what its server calls ports: {"[1-32]" = "[1-32]/0"}
+		Port         *PortSetup `toml:"port"`
+		TLS          *TLS       `toml:"tls"`
+		SSH          sshTable   `toml:"ssh"`
+		Script       *Script    `toml:"script"`
 
 		ReplaceProgram bool `toml:"replace_program"` // a run may load its program where the switch runs one of somebody else; it is put back at the end, without its entries
-	}
-	// sharpTable is the aggregation capacity of a quantum switch, or of a soft one that stands for it.
-	sharpTable struct {
-		Trees    int    `toml:"trees,required"`                                // aggregation trees that it can hold; 0: none
-		Jobs     int    `toml:"jobs" default:"1"`                              // that it serves at once; 1: trees are exclusive
-		Resource string `toml:"resource" default:"switch" words:"switch,port"` // what so many jobs have at once: a switch (Quantum, HDR) or each port by itself (Quantum-2, NDR)
 	}
 	// hostTable is a server that runs workers, parameter servers or both; or several, by a range in its
 	// name: all ranges of a table step together.
@@ -209,7 +203,7 @@ func (b *builder) build() {
 	d := b.t.Defaults
 	b.positive("defaults.rate", d.Rate)
 	b.notNegative("defaults.aggregators", d.Aggregators)
-	b.notNegative("defaults.gpus", d.GPUs)
+	b.gpus("defaults.gpus", d.GPUs)
 	for i := range b.t.Switches {
 		if b.addSwitch(&b.t.Switches[i]); b.Full() {
 			return
@@ -240,9 +234,9 @@ func (b *builder) build() {
 }
 
 func (b *builder) addSwitch(t *switchTable) {
-	paths, texts := t.serverRanges()
-	n := b.ranges(append([]string{t.At + ".name", t.At + ".rack", t.At + ".control"}, paths...),
-		append([]string{t.Name, t.Rack, t.Control}, texts...))
+	n := b.ranges(
+		[]string{t.At + ".name", t.At + ".rack", t.At + ".control", t.At + ".gnmi", t.SSH.At + ".address"},
+		[]string{t.Name, t.Rack, t.Control, t.GNMI, t.SSH.Address})
 	kind := cmp.Or(t.Kind, b.t.Defaults.Kind)
 	if kind == "" && !b.Has(t.At+".kind") && !(b.Has("defaults.kind") && b.Reported("defaults.kind")) {
 		b.KeyProblemf(t.At, tomlfile.OneOf("", Kinds), "missing kind in switch")
@@ -261,7 +255,7 @@ func (b *builder) addSwitch(t *switchTable) {
 		sw.Aggregators = or(t.Aggregators, b.t.Defaults.Aggregators)
 	}
 	if t.SHARP != nil {
-		sw.SHARP = SHARP(*t.SHARP)
+		sw.SHARP = *t.SHARP
 		b.notNegative(t.At+".sharp.trees", t.SHARP.Trees)
 		if t.SHARP.Jobs < 1 {
 			b.Problemf(t.At+".sharp.jobs", "write jobs = 1", "no job could use a tree: jobs must be at least 1")
@@ -318,10 +312,10 @@ func (b *builder) addHost(t *hostTable) {
 		}
 		b.positive(nic.At+".rate", nic.Rate)
 	}
-	if len(t.NICs) == 0 && !b.Has(t.At+".nic") {
+	if at := t.At + ".nic"; len(t.NICs) == 0 && !(b.Has(at) && b.Reported(at)) {
 		b.KeyProblemf(t.At, `write nic = {port = "tor1/1", rate = "25Gbit/s"}`, "host without a nic")
 	}
-	b.notNegative(t.At+".gpus", or(t.GPUs, 0))
+	b.gpus(t.At+".gpus", or(t.GPUs, 0))
 	n := b.ranges(paths, texts)
 	guids := make([][]GUID, len(t.NICs))
 	for k, nic := range t.NICs {
@@ -515,39 +509,27 @@ func (b *builder) file(path string) string {
 
 // port reads "tor1/3" and takes that port.
 func (b *builder) port(path, s string) (Port, bool) {
-	if s == "" && !b.Has(path) { // reported as missing
-		b.broken = true
-		return Port{}, false
-	}
-	if s == unknownPort {
-		b.Problemf(path, `write it like "tor1/3"`, "it is not known yet which port of which switch the cable is in")
-		b.broken = true
-		return Port{}, false
-	}
 	i := strings.LastIndexByte(s, '/')
 	n, err := strconv.ParseUint(s[i+1:], 10, 32)
-	if i < 1 || err != nil {
+	p := Port{s[:max(i, 0)], uint32(n)}
+	_, known := b.switches[p.Switch]
+	first, dup := b.ports[p]
+	switch {
+	case s == "" && !b.Has(path): // reported as missing
+	case s == unknownPort:
+		b.Problemf(path, `write it like "tor1/3"`, "it is not known yet which port of which switch the cable is in")
+	case i < 1 || err != nil:
 		b.Problemf(path, `write it like "tor1/3"`, "%q is not a switch port", s)
-		b.broken = true
-		return Port{}, false
+	case !known:
+		b.Problemf(path, tomlfile.DidYouMean(p.Switch, b.inv.SwitchNames()), "link to unknown switch %q", p.Switch)
+	case dup:
+		b.Problemf(path, "first at "+first.String(), "port %v is cabled twice", p)
+	default:
+		b.ports[p] = b.Pos(path)
+		return p, true
 	}
-	p := Port{s[:i], uint32(n)}
-	if _, ok := b.switches[p.Switch]; !ok {
-		names := make([]string, len(b.inv.Switches))
-		for i, sw := range b.inv.Switches {
-			names[i] = sw.Name
-		}
-		b.Problemf(path, tomlfile.DidYouMean(p.Switch, names), "link to unknown switch %q", p.Switch)
-		b.broken = true
-		return Port{}, false
-	}
-	if first, dup := b.ports[p]; dup {
-		b.Problemf(path, "first at "+first.String(), "port %s/%d is cabled twice", p.Switch, p.Port)
-		b.broken = true
-		return Port{}, false
-	}
-	b.ports[p] = b.Pos(path)
-	return p, true
+	b.broken = true
+	return Port{}, false
 }
 
 // Kinds are those of switches that an inventory can name.
@@ -569,6 +551,12 @@ func (b *builder) positive(path string, r *BitRate) {
 func (b *builder) notNegative(path string, n int) {
 	if n < 0 {
 		b.Problemf(path, "", "%s must not be negative", path[strings.LastIndexByte(path, '.')+1:])
+	}
+}
+
+func (b *builder) gpus(path string, n int) {
+	if b.notNegative(path, n); n > MostGPUs {
+		b.Problemf(path, "", "%d GPUs on a host: at most %d", n, MostGPUs)
 	}
 }
 
@@ -594,11 +582,9 @@ func (b *builder) racks() {
 
 // jumps checks that jump hosts exist and do not go in circles.
 func (b *builder) jumps() {
-	via := map[string][]string{}
-	var names []string
+	via, names := map[string][]string{}, b.inv.HostNames()
 	for _, h := range b.inv.Hosts {
 		via[h.Name] = h.SSH.Jumps()
-		names = append(names, h.Name)
 	}
 	report := func(h *Host, hint, format string, args ...any) {
 		at := b.Pos("defaults.jump")

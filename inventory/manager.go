@@ -53,11 +53,7 @@ func (b *builder) manager(t *managerTable) {
 		b.KeyProblemf(t.At+".ssh", "keep one of them", "host and ssh exclude each other")
 	case t.Host != "":
 		if _, ok := b.inv.Host(t.Host); !ok {
-			var names []string
-			for _, h := range b.inv.Hosts {
-				names = append(names, h.Name)
-			}
-			b.Problemf(t.At+".host", tomlfile.DidYouMean(t.Host, names), "unknown host %q", t.Host)
+			b.Problemf(t.At+".host", tomlfile.DidYouMean(t.Host, b.inv.HostNames()), "unknown host %q", t.Host)
 		}
 	}
 	if t.Config == "" || t.Config[0] != '/' {

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -59,110 +60,61 @@ func (s Server) clone() Server {
 	return s
 }
 
-// Program is a compiled P4 program: files, all of the same build. Paths are relative to the
-// working directory, as Load makes them from paths relative to the inventory.
+// Program is a compiled P4 program, all of one build. Default: the description that comes with
+// inabench, of which a server that takes anything needs no more. Paths are relative to the inventory.
+//
+// Load makes them relative to the working directory.
 type Program struct {
-	Name    string   // P4 program name, of letters, digits, '_' and '.'
-	P4Info  string   // p4info, in protobuf's text format or binary
-	Blob    string   // the whole device config, ready; otherwise it is made from what follows
-	Binary  string   // tofino.bin
-	Context string   // context.json
-	BFRT    string   // bf-rt.json
-	JSON    string   // BMv2's
-	Profile string   // the P4 pipe in the compiler's output; empty: "pipe"
-	Pipes   []uint32 // of the chip that run it; none: all, as the server has it
+	Name    string   `toml:"name"`    // of letters, digits, '_' and '.'
+	P4Info  string   `toml:"p4info"`  // in protobuf's text format or binary
+	Blob    string   `toml:"blob"`    // the whole device config, ready; otherwise it is made from what follows
+	Binary  string   `toml:"binary"`  // tofino.bin
+	Context string   `toml:"context"` // context.json
+	BFRT    string   `toml:"bfrt"`    // bf-rt.json, the tables of BFRuntime
+	JSON    string   `toml:"json"`    // the compiler's for BMv2
+	Profile string   `toml:"profile"` // the P4 pipe in the compiler's output; default: pipe
+	Pipes   []uint32 `toml:"pipes"`   // of the chip that run it; none: all
 }
 
-// PortSetup is how the ports of a switch are set up, with the speeds of their cables: loading a program removes the
-// ports of a Tofino, and Intel's SDE does not bring them back. The other ends must agree.
+// PortSetup is how the ports of a switch with device_config "bfrt" are set up when a program is loaded,
+// which removes them. The other ends of the cables must agree.
+//
+// They get the speeds of their cables: loading a program removes the ports of a Tofino, and Intel's SDE does not bring
+// them back.
 type PortSetup struct {
-	Manual  bool   // it is not: somebody else does it
-	FEC     string // "none", "fc" (fire code) or "rs" (Reed-Solomon)
-	Autoneg string // "default", which is what the module wants, "on" or "off"
-	Lanes   int    // of the cables; 0: as the server has them for the speed
+	Manual  bool   `toml:"manual"`                                           // somebody else sets them up
+	FEC     string `toml:"fec" default:"none" words:"none,fc,rs"`            // fire code is "fc", Reed-Solomon "rs"
+	Autoneg string `toml:"autoneg" default:"default" words:"default,on,off"` // default: what the module wants
+	Lanes   int    `toml:"lanes"`                                            // of the cables; 0: as the server has them for the speed
 }
 
 // portSpeeds are what ports of a Tofino can have.
 var portSpeeds = []BitRate{1e9, 10e9, 25e9, 40e9, 50e9, 100e9, 200e9, 400e9}
 
-// TLS is how the connection to a server is protected. The zero value is plain text.
+// TLS protects the connections to control and gnmi. Without it they are plain text.
 type TLS struct {
-	CA   string // file of certificates that the server's must come from
-	Cert string // this side's, and its key; empty: the server does not ask for one
-	Key  string
-	Name string // in the server's certificate; empty: the address
+	CA   string `toml:"ca,required"` // file of certificates that the server's must come from
+	Cert string `toml:"cert"`        // this side's; without one the server does not ask for it
+	Key  string `toml:"key"`         // of cert
+	Name string `toml:"name"`        // in the server's certificate; default: the address
 }
 
-// Script is commands that drive a switch that P4Runtime does not. Each is an argument list:
-// no shell reads it.
+// Script is commands that drive a switch that P4Runtime does not. Each is an argument list: no shell
+// reads it.
 type Script struct {
-	Host     string        // where commands run: a host of the inventory; empty: the switch itself, over its ssh
-	Setup    []string      // before a run
-	Clear    []string      // after it, and by `inabench clean`; must do no harm when there is nothing to clear
-	Status   []string      // after Setup, and to see whether the switch is well
-	Counters []string      // prints what the switch has counted
-	Expect   string        // regular expression of lines that the output of Status must match; without Status, of Setup
-	Pattern  string        // regular expression with groups "name" and "value" that finds counters; empty: they are JSON
-	Timeout  time.Duration // of each command
-	Root     bool          // commands run as root: through sudo, if one does not log in as root
+	Host     string   `toml:"host"`     // where commands run: a host of the inventory; empty: the switch itself, over its ssh
+	Setup    []string `toml:"setup"`    // before a run
+	Clear    []string `toml:"clear"`    // after it, and by inabench clean; must do no harm when there is nothing to clear
+	Status   []string `toml:"status"`   // after setup, and to see whether the switch is well
+	Counters []string `toml:"counters"` // prints what the switch has counted
+	Expect   string   `toml:"expect"`   // regular expression of lines that the output of status must match; without status, of setup
+	Pattern  string   `toml:"pattern"`  // regular expression with groups "name" and "value" that finds counters; empty: they are JSON
+	Timeout  Duration `toml:"timeout"`  // of each command; default: 1m
+	Root     bool     `toml:"root"`     // commands run as root: through sudo, if one does not log in as root
 }
 
 // scriptTimeout bounds a command that says nothing else.
-const scriptTimeout = time.Minute
-
-type (
-	// programTable is a compiled P4 program, all of one build. Default: the description that comes with
-	// inabench, of which a server that takes anything needs no more. Paths are relative to the inventory.
-	programTable struct {
-		At      string   `toml:",path"`
-		Name    string   `toml:"name"`    // of letters, digits, '_' and '.'
-		P4Info  string   `toml:"p4info"`  // in protobuf's text format or binary
-		Blob    string   `toml:"blob"`    // the whole device config, ready; otherwise it is made from what follows
-		Binary  string   `toml:"binary"`  // tofino.bin
-		Context string   `toml:"context"` // context.json
-		BFRT    string   `toml:"bfrt"`    // bf-rt.json, the tables of BFRuntime
-		JSON    string   `toml:"json"`    // the compiler's for BMv2
-		Profile string   `toml:"profile"` // the P4 pipe in the compiler's output; default: pipe
-		Pipes   []uint32 `toml:"pipes"`   // of the chip that run it; none: all
-	}
-	// portTable is how the ports of a switch with device_config "bfrt" are set up when a program is loaded,
-	// which removes them. The other ends of the cables must agree.
-	portTable struct {
-		At      string `toml:",path"`
-		Manual  bool   `toml:"manual"`                                           // somebody else sets them up
-		FEC     string `toml:"fec" default:"none" words:"none,fc,rs"`            // fire code is "fc", Reed-Solomon "rs"
-		Autoneg string `toml:"autoneg" default:"default" words:"default,on,off"` // default: what the module wants
-		Lanes   int    `toml:"lanes"`                                            // of the cables; 0: as the server has them for the speed
-	}
-	// tlsTable protects the connections to control and gnmi. Without it they are plain text.
-	tlsTable struct {
-		At   string `toml:",path"`
-		CA   string `toml:"ca,required"` // file of certificates that the server's must come from
-		Cert string `toml:"cert"`        // this side's; without one the server does not ask for it
-		Key  string `toml:"key"`         // of cert
-		Name string `toml:"name"`        // in the server's certificate; default: the address
-	}
-	// scriptTable is commands that drive a switch that P4Runtime does not. Each is an argument list: no shell
-	// reads it.
-	scriptTable struct {
-		At       string   `toml:",path"`
-		Host     string   `toml:"host"`     // where commands run: a host of the inventory; empty: the switch itself, over its ssh
-		Setup    []string `toml:"setup"`    // before a run
-		Clear    []string `toml:"clear"`    // after it, and by inabench clean; must do no harm when there is nothing to clear
-		Status   []string `toml:"status"`   // after setup, and to see whether the switch is well
-		Counters []string `toml:"counters"` // prints what the switch has counted
-		Expect   string   `toml:"expect"`   // regular expression of lines that the output of status must match; without status, of setup
-		Pattern  string   `toml:"pattern"`  // regular expression with groups "name" and "value" that finds counters; empty: they are JSON
-		Timeout  Duration `toml:"timeout"`  // of each command; default: 1m
-		Root     bool     `toml:"root"`     // commands run as root: through sudo, if one does not log in as root
-	}
-)
-
-// serverRanges are the strings of a switch table that may hold ranges, after its name, rack
-// and control address.
-func (t *switchTable) serverRanges() (paths, texts []string) {
-	return []string{t.At + ".gnmi", t.SSH.At + ".address"}, []string{t.GNMI, t.SSH.Address}
-}
+const scriptTimeout = Duration(time.Minute)
 
 // server checks what a switch table says of its server, and returns what is the same for all
 // switches of the table.
@@ -196,31 +148,33 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 		s.Push = PushAlways
 	}
 	if t.Program != nil && p4rt {
-		s.Program = b.program(t.Program, s.DeviceConfig)
+		b.program(t.At+".program", t.Program, s.DeviceConfig)
+		s.Program = *t.Program
 	}
 	switch p := t.Port; {
 	case p != nil && t.DeviceConfig != BFRTConfig:
-		b.KeyProblemf(p.At, fmt.Sprintf("it is for device_config %q: Stratum brings ports back, and others have none to set up", BFRTConfig), "port has no effect on this switch")
+		b.KeyProblemf(t.At+".port", fmt.Sprintf("it is for device_config %q: Stratum brings ports back, and others have none to set up", BFRTConfig), "port has no effect on this switch")
 	case p != nil:
 		if p.Lanes < 0 || p.Lanes > 8 {
-			b.Problemf(p.At+".lanes", "leave it out for what the speed has", "a cable has 1 to 8 lanes")
+			b.Problemf(t.At+".port.lanes", "leave it out for what the speed has", "a cable has 1 to 8 lanes")
 		}
-		s.Port = PortSetup{Manual: p.Manual, FEC: p.FEC, Autoneg: p.Autoneg, Lanes: p.Lanes}
+		s.Port = *p
 	}
-	if t.TLS != nil {
-		if (t.TLS.Cert == "") != (t.TLS.Key == "") {
-			b.KeyProblemf(t.TLS.At, "write both, or neither", "a certificate and its key go together")
+	if p := t.TLS; p != nil {
+		if (p.Cert == "") != (p.Key == "") {
+			b.KeyProblemf(t.At+".tls", "write both, or neither", "a certificate and its key go together")
 		}
-		s.TLS = TLS{CA: b.file(t.TLS.CA), Cert: b.file(t.TLS.Cert), Key: b.file(t.TLS.Key), Name: t.TLS.Name}
+		s.TLS = TLS{CA: b.file(p.CA), Cert: b.file(p.Cert), Key: b.file(p.Key), Name: p.Name}
 	}
 	switch {
 	case kind == Scripted && t.Script == nil && b.Has(t.At+".script"): // reported
 	case kind == Scripted && t.Script == nil:
 		b.KeyProblemf(t.At, `write script = {setup = ["run_pd_rpc.py", "-p", "p4ml", "setup.py"]}`, "missing script in switch of kind script")
 	case kind != Scripted && t.Script != nil:
-		b.KeyProblemf(t.Script.At, `write kind = "script"`, "a switch of kind %s has no script", kind)
+		b.KeyProblemf(t.At+".script", `write kind = "script"`, "a switch of kind %s has no script", kind)
 	case t.Script != nil:
-		s.Script = b.script(t.Script)
+		b.script(t.At+".script", t.Script)
+		s.Script = t.Script
 	}
 	return s
 }
@@ -230,20 +184,17 @@ const chooseDeviceConfig = `write device_config = "stratum" if Stratum runs on i
 // programName is what servers accept: several fail on '-' (cablelabs/transparent-security#210).
 var programName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 
-func (b *builder) program(t *programTable, form string) Program {
-	p := Program{
-		Name: t.Name, P4Info: b.file(t.P4Info), Blob: b.file(t.Blob), Binary: b.file(t.Binary), Context: b.file(t.Context),
-		BFRT: b.file(t.BFRT), JSON: b.file(t.JSON), Profile: t.Profile, Pipes: t.Pipes,
-	}
-	if t.Name != "" && !programName.MatchString(t.Name) {
+// program checks a program in the form that its server takes, and finds its files.
+func (b *builder) program(table string, p *Program, form string) {
+	if p.Name != "" && !programName.MatchString(p.Name) {
 		hint := "letters, digits, '_' and '.', beginning with a letter or '_'"
-		if strings.Contains(t.Name, "-") {
-			hint = fmt.Sprintf("rename the P4 file and compile it again as %s: servers fail on '-'", strings.ReplaceAll(t.Name, "-", "_"))
+		if strings.Contains(p.Name, "-") {
+			hint = fmt.Sprintf("rename the P4 file and compile it again as %s: servers fail on '-'", strings.ReplaceAll(p.Name, "-", "_"))
 		}
-		b.Problemf(t.At+".name", hint, "%q is not a P4 program name", t.Name)
+		b.Problemf(table+".name", hint, "%q is not a P4 program name", p.Name)
 	}
-	if t.P4Info == "" && !b.Has(t.At+".p4info") {
-		b.KeyProblemf(t.At, `write p4info = "p4info.txtpb"`, "missing p4info in program")
+	if p.P4Info == "" && !b.Has(table+".p4info") {
+		b.KeyProblemf(table, `write p4info = "p4info.txtpb"`, "missing p4info in program")
 	}
 	// What each form is made of, besides a ready blob.
 	files := []struct {
@@ -251,28 +202,30 @@ func (b *builder) program(t *programTable, form string) Program {
 		set   bool
 		forms []string
 	}{
-		{"name", t.Name != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
-		{"binary", t.Binary != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
-		{"context", t.Context != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
-		{"bfrt", t.BFRT != "", []string{StratumConfig, BFRTConfig}},
-		{"json", t.JSON != "", []string{BMv2Config}},
+		{"name", p.Name != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
+		{"binary", p.Binary != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
+		{"context", p.Context != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
+		{"bfrt", p.BFRT != "", []string{StratumConfig, BFRTConfig}},
+		{"json", p.JSON != "", []string{BMv2Config}},
 	}
 	for _, f := range files {
-		at := t.At + "." + f.key
+		at := table + "." + f.key
 		switch wanted := slices.Contains(f.forms, form); {
 		case form == "":
-		case t.Blob != "" && f.set && f.key != "name":
+		case p.Blob != "" && f.set && f.key != "name":
 			b.KeyProblemf(at, "leave one of them out", "%s beside blob, which holds it already", f.key)
-		case t.Blob == "" && wanted && !f.set && !b.Has(at):
-			b.KeyProblemf(t.At, fmt.Sprintf("write %s, or blob for a ready device config", f.key), "missing %s in program: device_config %q is made of it", f.key, form)
+		case p.Blob == "" && wanted && !f.set && !b.Has(at):
+			b.KeyProblemf(table, fmt.Sprintf("write %s, or blob for a ready device config", f.key), "missing %s in program: device_config %q is made of it", f.key, form)
 		case f.set && !wanted && !(f.key == "bfrt" && form == SDEConfig || f.key == "name"):
 			b.KeyProblemf(at, "leave it out", "device_config %q has no use for %s", form, f.key)
 		}
 	}
-	if (t.Profile != "" || len(t.Pipes) > 0) && form != StratumConfig && form != BFRTConfig && form != "" {
-		b.KeyProblemf(t.At, "leave them out", "device_config %q has no profiles: profile and pipes are for %q and %q", form, StratumConfig, BFRTConfig)
+	if (p.Profile != "" || len(p.Pipes) > 0) && form != StratumConfig && form != BFRTConfig && form != "" {
+		b.KeyProblemf(table, "leave them out", "device_config %q has no profiles: profile and pipes are for %q and %q", form, StratumConfig, BFRTConfig)
 	}
-	return p
+	for _, path := range []*string{&p.P4Info, &p.Blob, &p.Binary, &p.Context, &p.BFRT, &p.JSON} {
+		*path = b.file(*path)
+	}
 }
 
 // portNames reads ports = {1 = "1/0", "[2-32]" = "[2-32]/0"}.
@@ -327,38 +280,32 @@ func (b *builder) portNames(t *switchTable) map[uint32]string {
 	return out
 }
 
-func (b *builder) script(t *scriptTable) *Script {
-	s := Script{
-		Host: t.Host, Setup: t.Setup, Clear: t.Clear, Status: t.Status, Counters: t.Counters,
-		Expect: t.Expect, Pattern: t.Pattern, Timeout: t.Timeout.Std(), Root: t.Root,
-	}
-	if s.Timeout == 0 {
-		s.Timeout = scriptTimeout
-	}
-	commands := map[string][]string{"setup": t.Setup, "clear": t.Clear, "status": t.Status, "counters": t.Counters}
+// script checks a script, and gives it its timeout.
+func (b *builder) script(table string, s *Script) {
+	s.Timeout = cmp.Or(s.Timeout, scriptTimeout)
+	commands := map[string][]string{"setup": s.Setup, "clear": s.Clear, "status": s.Status, "counters": s.Counters}
 	for _, key := range slices.Sorted(maps.Keys(commands)) {
-		if argv := commands[key]; b.Has(t.At+"."+key) && (len(argv) == 0 || argv[0] == "") {
-			b.Problemf(t.At+"."+key, `write the program and its arguments: ["run_pd_rpc.py", "-p", "p4ml"]`, "%s names no program", key)
+		if argv := commands[key]; b.Has(table+"."+key) && (len(argv) == 0 || argv[0] == "") {
+			b.Problemf(table+"."+key, `write the program and its arguments: ["run_pd_rpc.py", "-p", "p4ml"]`, "%s names no program", key)
 		}
 	}
-	if !b.Has(t.At+".setup") && !b.Has(t.At+".status") {
-		b.KeyProblemf(t.At, `write setup = ["program", "argument"], or status for a switch that is set up by hand`, "a script without setup and status does nothing")
+	if !b.Has(table+".setup") && !b.Has(table+".status") {
+		b.KeyProblemf(table, `write setup = ["program", "argument"], or status for a switch that is set up by hand`, "a script without setup and status does nothing")
 	}
-	if t.Expect != "" && len(t.Setup) == 0 && len(t.Status) == 0 {
-		b.KeyProblemf(t.At+".expect", "", "there is no output to expect anything of")
+	if s.Expect != "" && len(s.Setup) == 0 && len(s.Status) == 0 {
+		b.KeyProblemf(table+".expect", "", "there is no output to expect anything of")
 	}
-	if _, err := regexp.Compile(t.Expect); err != nil {
-		b.Problemf(t.At+".expect", "", "expect: %v", err)
+	if _, err := regexp.Compile(s.Expect); err != nil {
+		b.Problemf(table+".expect", "", "expect: %v", err)
 	}
-	if re, err := regexp.Compile(t.Pattern); err != nil {
-		b.Problemf(t.At+".pattern", "", "pattern: %v", err)
-	} else if t.Pattern != "" && (re.SubexpIndex("name") < 0 || re.SubexpIndex("value") < 0) {
-		b.Problemf(t.At+".pattern", `write pattern = "(?P<name>\\w+) *[:=] *(?P<value>\\d+)"`, `pattern lacks a group "name" or "value"`)
+	if re, err := regexp.Compile(s.Pattern); err != nil {
+		b.Problemf(table+".pattern", "", "pattern: %v", err)
+	} else if s.Pattern != "" && (re.SubexpIndex("name") < 0 || re.SubexpIndex("value") < 0) {
+		b.Problemf(table+".pattern", `write pattern = "(?P<name>\\w+) *[:=] *(?P<value>\\d+)"`, `pattern lacks a group "name" or "value"`)
 	}
-	if t.Pattern != "" && len(t.Counters) == 0 {
-		b.KeyProblemf(t.At+".pattern", "", "a pattern without counters finds nothing")
+	if s.Pattern != "" && len(s.Counters) == 0 {
+		b.KeyProblemf(table+".pattern", "", "a pattern without counters finds nothing")
 	}
-	return &s
 }
 
 // servers checks what hosts and cables, which come after switches in a file, say of them:
@@ -382,11 +329,7 @@ func (b *builder) servers() {
 			continue
 		}
 		if _, ok := b.inv.Host(t.Script.Host); !ok {
-			names := make([]string, len(b.inv.Hosts))
-			for i, h := range b.inv.Hosts {
-				names[i] = h.Name
-			}
-			b.Problemf(t.Script.At+".host", tomlfile.DidYouMean(t.Script.Host, names), "script runs on unknown host %q", t.Script.Host)
+			b.Problemf(t.At+".script.host", tomlfile.DidYouMean(t.Script.Host, b.inv.HostNames()), "script runs on unknown host %q", t.Script.Host)
 		}
 	}
 }

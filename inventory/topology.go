@@ -11,7 +11,6 @@ import (
 // it: those of Topology.Nodes and Topology.Links.
 type topologyIndex struct {
 	node  map[string]int
-	link  map[string]int
 	hosts int   // nodes below this number are hosts
 	to    []int // node at the end of each link
 	out   [][]int
@@ -33,7 +32,7 @@ type tree struct {
 // proportional to the inventory's size: keep it rather than ask again. What it
 // computes later, paths, it remembers. It is safe for concurrent use.
 func (inv *Inventory) Topology() *Topology {
-	t := &Topology{index: topologyIndex{node: map[string]int{}, link: map[string]int{}}}
+	t := &Topology{index: topologyIndex{node: map[string]int{}}}
 	x := &t.index
 	add := func(name string) {
 		if _, dup := x.node[name]; !dup {
@@ -91,7 +90,6 @@ func (inv *Inventory) Topology() *Topology {
 		back.From, back.To, back.FromPort, back.ToPort = there.To, there.From, there.ToPort, there.FromPort
 		for _, l := range []DirectedLink{there, back} {
 			t.Links = append(t.Links, l)
-			x.link[l.Name] = l.Index
 			x.to = append(x.to, x.node[l.To])
 			x.out[x.node[l.From]] = append(x.out[x.node[l.From]], l.Index)
 		}
@@ -138,15 +136,6 @@ func (x *topologyIndex) tiers() {
 			x.tier[n] = 2 // no host in reach
 		}
 	}
-}
-
-// Link finds a directed link by its name, "h1->tor1".
-func (t *Topology) Link(name string) (DirectedLink, bool) {
-	i, ok := t.index.link[name]
-	if !ok {
-		return DirectedLink{}, false
-	}
-	return t.Links[i], true
 }
 
 // Out is the directed links that leave a node, as indices into Links in file order,

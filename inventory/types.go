@@ -150,6 +150,9 @@ type NIC struct {
 	GUID    GUID          // node GUID of the InfiniBand adapter; with ConnectX-4 and later that of its port too
 }
 
+// MostGPUs is how many GPUs a host may have.
+const MostGPUs = 1024
+
 // DefaultBuffer is that of each egress port of an emulated switch of which the inventory says nothing, in bytes.
 const DefaultBuffer = 1 << 20
 
@@ -169,11 +172,13 @@ type Switch struct {
 	Server             // of a switch in a lab
 }
 
-// SHARP is the aggregation capacity of a Quantum switch.
+// SHARP is the aggregation capacity of a quantum switch, or of a soft one that stands for it.
+//
+// An empty Resource is a switch.
 type SHARP struct {
-	Trees    int    // aggregation trees it can hold; 0: none
-	Jobs     int    // jobs it can serve at once: 1 for exclusive low-latency or streaming trees
-	Resource string // what so many jobs have at once: "switch" (Quantum, HDR), or each "port" by itself (Quantum-2, NDR); empty: switch
+	Trees    int    `toml:"trees,required"`                                // aggregation trees that it can hold; 0: none
+	Jobs     int    `toml:"jobs" default:"1"`                              // that it serves at once; 1: trees are exclusive
+	Resource string `toml:"resource" default:"switch" words:"switch,port"` // what so many jobs have at once: a switch (Quantum, HDR) or each port by itself (Quantum-2, NDR)
 }
 
 // Link is a cable between two switches.

@@ -95,7 +95,7 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 		return "", nil, fmt.Errorf("%s: %w", src.name, err)
 	}
 	jobs := "jobs of a file"
-	if n := s.CountJobs(); n > 0 {
+	if n := s.Study().Count(); n > 0 {
 		jobs = human.Plural(n, "job")
 	}
 	repeats := ""

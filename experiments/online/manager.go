@@ -71,7 +71,6 @@ type manager struct {
 	running []int // those that have begun
 	c       *cluster.Cluster
 	done    int
-	batches int
 
 	period int  // the number of the last batch
 	open   bool // something has changed since
@@ -280,7 +279,6 @@ func (m *manager) place(ctx context.Context) error {
 	if smallest > m.c.TotalFree() {
 		return nil
 	}
-	m.batches++
 	var batch []cluster.Job
 	for _, i := range m.waiting {
 		batch = append(batch, m.jobs[i].Asks(m.waited(i)))
@@ -324,7 +322,7 @@ func (m *manager) launch(ctx context.Context, i int) error {
 		return err
 	}
 	work := testbed.Workload{
-		Job: plan, Rate: j.Rate, Window: j.Window, Control: j.Control, Iterations: int64(j.Iterations),
+		Job: plan, Window: j.Window, Control: j.Control, Iterations: int64(j.Iterations),
 		Layers: []testbed.Layer{{Bytes: int64(math.Round(j.Bytes)), Compute: duration(j.Compute)}},
 		RTO:    testbed.RTO(&plan, m.topo, m.backlog),
 	}
@@ -506,13 +504,12 @@ func (m *manager) progress() {
 }
 
 func (m *manager) result() *Result {
-	r := &Result{Batches: m.batches}
+	r := new(Result)
 	for i := range m.jobs {
 		if m.jobs[i].ended {
 			r.Jobs = append(r.Jobs, m.jobs[i].result)
 		}
 	}
-	plain := r.Replayed()
-	r.Summary, r.Series = replay.Summarise(m.cfg.Cluster, plain), replay.SeriesOf(plain)
+	r.Summary = replay.Summarise(m.cfg.Cluster, r.Replayed())
 	return r
 }

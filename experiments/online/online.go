@@ -62,17 +62,14 @@ func ClusterOf(inv *inventory.Inventory, s testbed.Settings) cluster.Config {
 // Job is one job of a trace, in the testbed's own (scaled) units.
 type Job struct {
 	replay.Job
-	Window  int     // packets outstanding per worker, where it sends over the network
-	Control string  // "fixed" or "aimd"
-	Rate    float64 // wire bit/s per worker; 0: no limit
+	Window  int    // packets outstanding per worker, where it sends over the network
+	Control string // "fixed" or "aimd"
 }
 
 // Result is what came of the jobs that have ended.
 type Result struct {
 	Jobs    []JobResult // in the order given
 	Summary replay.Summary
-	Series  replay.Series
-	Batches int // that the policy was asked to place
 }
 
 // JobResult is what became of a job. Times are seconds since the beginning of Run; see
@@ -84,10 +81,6 @@ type JobResult struct {
 	Plan    placement.JobPlan // as it ran
 	Summary results.JobSummary
 }
-
-// Overhead is the seconds for which the job had its GPUs and did not train: until it
-// began, and until the manager knew that it had ended.
-func (j *JobResult) Overhead() float64 { return (j.Start - j.Placed) + (j.Seen - j.End) }
 
 // Replayed are the results as package replay has them.
 func (r *Result) Replayed() []replay.JobResult {

@@ -109,8 +109,8 @@ func TestReplay(t *testing.T) {
 
 func compare(t *testing.T, seed uint64, got *Result, want *replay.Result) {
 	t.Helper()
-	if len(got.Jobs) != len(want.Jobs) || got.Batches == 0 {
-		t.Fatalf("-seed=%d: %d jobs in %d batches, want %d in %d", seed, len(got.Jobs), got.Batches, len(want.Jobs), want.Batches)
+	if len(got.Jobs) != len(want.Jobs) {
+		t.Fatalf("-seed=%d: %d jobs, want %d", seed, len(got.Jobs), len(want.Jobs))
 	}
 	var off float64
 	for i := range want.Jobs {
@@ -205,8 +205,10 @@ func TestNoPeriod(t *testing.T) {
 		start  float64
 		waited int
 	}{{0.25, 0}, {0.5, 0}, {1.25, 2}, {0.7, 0}} {
-		if j := &r.Jobs[i]; math.Abs(j.Start-want.start) > 1e-6 || j.Waited != want.waited || math.Abs(j.Overhead()) > 1e-6 {
-			t.Errorf("job %d: started at %v, passed over %d times, %v s of overhead; want %+v", j.ID, j.Start, j.Waited, j.Overhead(), want)
+		j := &r.Jobs[i]
+		overhead := j.Start - j.Placed + j.Seen - j.End // seconds with GPUs and without training
+		if math.Abs(j.Start-want.start) > 1e-6 || j.Waited != want.waited || math.Abs(overhead) > 1e-6 {
+			t.Errorf("job %d: started at %v, passed over %d times, %v s of overhead; want %+v", j.ID, j.Start, j.Waited, overhead, want)
 		}
 	}
 	last := progress[len(progress)-1]

@@ -33,9 +33,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
 // Tolerances of a drawn setting's expectations.
@@ -424,7 +425,7 @@ func (d *draw) experiment(s *Setting) string {
 		}
 	}
 	for _, j := range d.all {
-		fmt.Fprintf(&b, "\n[[job]]\nname = %q\ncollective = %q\nhosts = [%s]\n", j.name, j.collective, quoted(j.hosts))
+		fmt.Fprintf(&b, "\n[[job]]\nname = %q\ncollective = %q\nhosts = [%s]\n", j.name, j.collective, tomlfile.Strings(j.hosts))
 		if j.ps != "" {
 			fmt.Fprintf(&b, "ps = %q\n", j.ps)
 		}
@@ -451,12 +452,4 @@ func (d *draw) experiment(s *Setting) string {
 	expect("share", `tolerance = "0.04"`, "memory is shared as predicted, at every level of the tree")
 	expect("sum_errors", "value = 0", "aggregation must never change a sum")
 	return b.String()
-}
-
-func quoted(names []string) string {
-	out := slices.Clone(names)
-	for i := range out {
-		out[i] = strconv.Quote(out[i])
-	}
-	return strings.Join(out, ", ")
 }

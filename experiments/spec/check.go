@@ -113,9 +113,8 @@ func NewLab(inv *inventory.Inventory) *Lab {
 	if inv == nil {
 		return nil
 	}
-	l := &Lab{Inv: inv, rates: map[string]inventory.BitRate{}}
+	l := &Lab{Inv: inv, Hosts: inv.HostNames(), rates: map[string]inventory.BitRate{}}
 	for _, h := range inv.Hosts {
-		l.Hosts = append(l.Hosts, h.Name)
 		for _, n := range h.NICs {
 			l.rates[h.Name] = max(l.rates[h.Name], n.Rate)
 			l.Fastest = max(l.Fastest, n.Rate)
@@ -131,22 +130,20 @@ func NewLab(inv *inventory.Inventory) *Lab {
 	return l
 }
 
-// Enum reports a word that is not one of the allowed ones.
-func (c *Checker) Enum(path, word string, allowed ...string) bool {
-	if slices.Contains(allowed, word) {
-		return true
-	}
-	key := path[strings.LastIndexByte(path, '.')+1:]
-	c.Problemf(path, tomlfile.OneOf(word, allowed), "unknown %s %q", key, word)
-	return false
-}
-
 // Positive reports a number that the file gives and that is not above zero. A value
 // that could not be read has been reported already and is zero: it is let through.
 func Positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | inventory.Duration](c *Checker, path string, n N) {
 	if c.Has(path) && n <= 0 && !c.Reported(path) {
 		c.Problemf(path, "", "%s must be above zero", path[strings.LastIndexByte(path, '.')+1:])
 	}
+}
+
+// AtMost reports a number of things, "repeats", that is larger than anybody means, and says whether it is not.
+func (c *Checker) AtMost(path string, n, most int, what string) bool {
+	if n > most {
+		c.Problemf(path, "", "%d %s: at most %d", n, what, most)
+	}
+	return n <= most
 }
 
 func (c *Checker) emulation() {
@@ -332,9 +329,8 @@ func (c *Checker) measure() {
 	if m.Interval > 0 && m.Duration/m.Interval > mostReadings {
 		c.Problemf("measure.interval", fmt.Sprintf("write at least %v, or measure for less long", max(time.Millisecond, (time.Duration(m.Duration)/mostReadings).Round(time.Millisecond))), "%d readings in %v: at most %d", m.Duration/m.Interval, m.Duration, mostReadings)
 	}
-	if Positive(c, "measure.repeats", m.Repeats); m.Repeats > MostRepeats {
-		c.Problemf("measure.repeats", "", "%d repeats: at most %d", m.Repeats, MostRepeats)
-	}
+	Positive(c, "measure.repeats", m.Repeats)
+	c.AtMost("measure.repeats", m.Repeats, MostRepeats, "repeats")
 	Positive(c, "measure.patience", m.Patience)
 	if c.Has("measure.stretch") && !(m.Stretch >= 1 && m.Stretch <= 100) {
 		c.Problemf("measure.stretch", "", "a phase cannot become %v times as long; 1 to 100", m.Stretch)
@@ -351,9 +347,8 @@ func (c *Checker) measure() {
 // precision checks repeats that go on until an interval is narrow.
 func (c *Checker) precision() {
 	m := &c.Spec.Measure
-	if Positive(c, "measure.most", m.Most); m.Most > MostRepeats {
-		c.Problemf("measure.most", "", "%d repeats: at most %d", m.Most, MostRepeats)
-	}
+	Positive(c, "measure.most", m.Most)
+	c.AtMost("measure.most", m.Most, MostRepeats, "repeats")
 	if !c.Has("measure.precision") {
 		if c.Has("measure.most") {
 			c.Problemf("measure.most", `add precision = "5%"`, "most has no effect without precision")
@@ -454,26 +449,26 @@ func (c *Checker) expect(e *Expect) {
 			r.Predictor = "value"
 		}
 	}
-	if e.Against != "" {
+	switch given := c.Has(e.At + ".value"); {
+	case e.Against != "":
 		r.Predictor = e.Against
 		for _, key := range []string{"predictor", "value"} {
 			if c.Has(e.At + "." + key) {
 				c.Problemf(e.At+"."+key, "keep one of them", "against and %s exclude each other", key)
 			}
 		}
-	} else if c.Enum(e.At+".predictor", r.Predictor, predictors...) {
-		switch given := c.Has(e.At + ".value"); {
-		case r.Predictor == "value" && !given:
-			c.KeyProblemf(e.At, "write value = "+m.Example(), "missing value in expect")
-		case r.Predictor != "value" && given:
-			c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
-		case r.Predictor != "value" && !m.Predicted:
-			c.Problemf(e.At+".predictor", "write value = "+m.Example(), "%s does not predict %s", r.Predictor, e.Metric)
-		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && !c.Spec.Kind().Foreign:
-			c.Problemf(e.At+".bound", "write value = "+m.Example(), "bound %q compares with a value", e.Bound)
-		case given:
-			r.Value = c.quantity(e.At+".value", m, e.Value)
-		}
+	case !slices.Contains(predictors, r.Predictor):
+		c.Problemf(e.At+".predictor", tomlfile.OneOf(r.Predictor, predictors), "unknown predictor %q", r.Predictor)
+	case r.Predictor == "value" && !given:
+		c.KeyProblemf(e.At, "write value = "+m.Example(), "missing value in expect")
+	case r.Predictor != "value" && given:
+		c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
+	case r.Predictor != "value" && !m.Predicted:
+		c.Problemf(e.At+".predictor", "write value = "+m.Example(), "%s does not predict %s", r.Predictor, e.Metric)
+	case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && !c.Spec.Kind().Foreign:
+		c.Problemf(e.At+".bound", "write value = "+m.Example(), "bound %q compares with a value", e.Bound)
+	case given:
+		r.Value = c.quantity(e.At+".value", m, e.Value)
 	}
 	switch {
 	case c.Has(e.At + ".tolerance"):
@@ -506,6 +501,7 @@ const (
 	mostTime     = 31 * 24 * time.Hour
 	mostReadings = 1_000_000 // of every counter in a phase
 	MostMeasured = 100_000   // points times repeats
+	MostJobs     = 1_000_000 // of a study that draws them
 )
 
 // short reports a time for which nobody measures.

@@ -32,16 +32,12 @@ func (t *Clos) Check(c *Checker) {
 	if !c.Has("clos.down") && !c.Has("clos.up") {
 		t.Down, t.Up = []int{8, 8, 16}, []int{1, 8, 8}
 	}
-	hosts := 1
-	for _, n := range t.Down {
-		hosts *= min(max(n, 1), maxClos+1)
-	}
-	switch _, err := tree.NewFabric(t.Down, t.Up); {
+	switch f, err := tree.NewFabric(t.Down, t.Up); {
 	case c.Reported("clos.down") || c.Reported("clos.up"):
 	case err != nil:
 		c.KeyProblemf("clos", "write down = [8, 8, 16] and up = [1, 8, 8]", "%v", err)
-	case hosts > maxClos:
-		c.Problemf("clos.down", "", "%d hosts, at most %d", hosts, maxClos)
+	case f.Hosts() > maxClos:
+		c.Problemf("clos.down", "", "%d hosts, at most %d", f.Hosts(), maxClos)
 	}
 	Positive(c, "clos.rate", t.Rate)
 	Positive(c, "clos.uplink", t.Uplink)

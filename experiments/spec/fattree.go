@@ -43,7 +43,7 @@ func (t *FatTree) Check(c *Checker) {
 	}
 	between("racks", t.Racks, maxRacks)
 	between("hosts", t.Hosts, maxHosts/max(1, min(t.Racks, maxRacks)))
-	between("gpus", t.GPUs, 1024)
+	between("gpus", t.GPUs, inventory.MostGPUs)
 	Positive(c, "fat_tree.rate", t.Rate)
 	Positive(c, "fat_tree.delay", t.Delay)
 	if t.Oversubscription < 1 && !c.Reported("fat_tree.oversubscription") {

@@ -68,10 +68,7 @@ func (s *Spec) OpenPolicy(ctx context.Context, name string, o Options) (p cluste
 	}
 	c := policy.Command{Name: own.Name, Command: own.Command, Dir: filepath.Dir(s.File), Timeout: time.Duration(own.Timeout)}
 	if s.inv != nil {
-		for i := range s.inv.Hosts {
-			c.Hosts = append(c.Hosts, s.inv.Hosts[i].Name)
-		}
-		c.Switches = placement.RackNames(s.inv)
+		c.Hosts, c.Switches = s.inv.HostNames(), placement.RackNames(s.inv)
 	}
 	started, err := policy.Start(ctx, c)
 	if err != nil {

@@ -367,9 +367,6 @@ func asProblems(err error) tomlfile.Problems {
 	return ps
 }
 
-// CountJobs is how many jobs there are; 0: as many as a file has.
-func (s *Spec) CountJobs() int { return s.Study().Count() }
-
 // Expectations are the [[expect]] blocks with everything filled in.
 func (s *Spec) Expectations() []results.Expect {
 	out := make([]results.Expect, len(s.Expects))

@@ -105,17 +105,15 @@ func (l Lab) Inventory() (*inventory.Inventory, []byte, error) {
 			"`inabench check` whether it makes sense. A range such as [1-4] makes one table several; all",
 			"ranges of a table step together.",
 		},
-		Of: map[string]string{
-			l.Switches[0]: "ToR switches. Emulations need no more; a lab wants control = \"HOST:PORT\", and how the switch\n" +
-				"is driven: device_config, ports, ssh.",
-			l.Hosts[0]: "Hosts, each with a cable to its ToR. Emulations need no more; a lab wants the NIC's device\nand its address: nic.device = \"ens1f0\", nic.address = \"10.1.0.[1-8]/24\".",
-		},
+		Of: map[string]string{},
 	}
-	for i := 1; i < len(l.Switches); i++ {
-		notes.Of[l.Switches[i]] = notes.Of[l.Switches[0]]
+	for _, tor := range l.Switches {
+		notes.Of[tor] = "ToR switches. Emulations need no more; a lab wants control = \"HOST:PORT\", and how the switch\n" +
+			"is driven: device_config, ports, ssh."
 	}
-	for i := 1; i < len(l.Hosts); i++ {
-		notes.Of[l.Hosts[i]] = notes.Of[l.Hosts[0]]
+	for _, h := range l.Hosts {
+		notes.Of[h] = "Hosts, each with a cable to its ToR. Emulations need no more; a lab wants the NIC's device\n" +
+			"and its address: nic.device = \"ens1f0\", nic.address = \"10.1.0.[1-8]/24\"."
 	}
 	text := append([]byte(schemas+"inventory.json\n"), inventory.Format(inv, notes)...)
 	inv, err := inventory.Parse(l.Name+".toml", text)
@@ -127,11 +125,6 @@ func (l Lab) Inventory() (*inventory.Inventory, []byte, error) {
 func Experiment(inv *inventory.Inventory, file string) ([]byte, error) {
 	if len(inv.Hosts) < 2 {
 		return nil, fmt.Errorf("%s has %d hosts: a job has two workers at least", inv.File, len(inv.Hosts))
-	}
-	for _, h := range inv.Hosts {
-		if len(h.NICs) == 0 {
-			return nil, fmt.Errorf("host %s of %s has no nic", h.Name, inv.File)
-		}
 	}
 	// Hosts of different racks in turn, so that a job spans them.
 	var racks []string
@@ -177,13 +170,13 @@ func Experiment(inv *inventory.Inventory, file string) ([]byte, error) {
 	line("\n[[job]]\nname = \"A\"")
 	if workers < 2 { // two hosts
 		line("collective = \"ring\"            # with a third host for a PS: \"ina\" or \"ps\"")
-		line("hosts = [%s]", quoted(names[:2]))
+		line("hosts = [%s]", tomlfile.Strings(names[:2]))
 		line("message = %-20s # of gradients in each iteration", fmt.Sprintf("%q", message(inv.Hosts[0].NICs[0].Rate)))
 	} else {
 		if !ina {
 			line("collective = \"ps\"              # \"ina\" where a switch has aggregators")
 		}
-		line("hosts = [%s]", quoted(names[:workers]))
+		line("hosts = [%s]", tomlfile.Strings(names[:workers]))
 		line("ps = %q", names[len(names)-1])
 		line("rate = %-23s # of each worker, on the wire; without it: all that fits", fmt.Sprintf("%q", inv.Hosts[0].NICs[0].Rate/5))
 	}
@@ -207,14 +200,6 @@ func message(rate inventory.BitRate) inventory.Bytes {
 		b *= 2
 	}
 	return b
-}
-
-func quoted(names []string) string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = fmt.Sprintf("%q", n)
-	}
-	return strings.Join(out, ", ")
 }
 
 // Workflow is a workflow of GitHub that runs an experiment on an emulated rack with every push, and keeps its report.

@@ -140,9 +140,6 @@ func (b *Bench) Path(elem ...string) string {
 	return filepath.Join(append([]string{b.Dir().Path}, elem...)...)
 }
 
-// Write makes a file in the run directory.
-func (b *Bench) Write(name string, text []byte) error { return b.Dir().WriteFile(name, text) }
-
 // Told is which repeat of which point a line of a file is of.
 type Told struct {
 	Point  string `json:"point"`
@@ -150,7 +147,7 @@ type Told struct {
 }
 
 // Told begins a line of a file that is about this repeat.
-func (b *Bench) Told() Told { return Told{strings.Join(b.Labels, " "), b.Repeat} }
+func (b *Bench) Told() Told { return Told{spec.Labels(b.Labels), b.Repeat} }
 
 // Lines adds n lines of JSON to a file of the run directory.
 func (b *Bench) Lines(file string, n int, line func(i int) any) error {

@@ -100,6 +100,13 @@ func Exactly(name, of string, kind results.Kind, v float64) results.Figure {
 	return results.Figure{Metric: name, Of: of, Kind: kind, Value: v, Lo: v, Hi: v, N: 1, Unit: metric.Of(name, "").Unit}
 }
 
+// Foretold is a figure of a predictor, and what limits it, as far as it says.
+func Foretold(by, name, of string, v float64, bottleneck string) results.Figure {
+	f := Exactly(name, of, results.Predicted, v)
+	f.Predictor, f.Bottleneck = by, bottleneck
+	return f
+}
+
 // Cohort is the same for points of one repeat that differ in nothing but a swept key.
 func Cohort(p *results.Point, key string) string {
 	rest := slices.DeleteFunc(slices.Clone(p.Labels), func(l string) bool { return strings.HasPrefix(l, key+"=") })

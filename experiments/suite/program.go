@@ -20,7 +20,6 @@ import (
 // it, the night goes on.
 type Program struct {
 	Path  string        // of the program; empty: this one
-	Args  []string      // further options of `run`, for all items
 	Grace time.Duration // for the teardown of a run that is stopped; 0: 2 minutes
 }
 
@@ -61,7 +60,7 @@ func (p Program) Run(ctx context.Context, r Request) Ended {
 	for _, set := range r.Item.Set {
 		args = append(args, "--set", set)
 	}
-	args = append(append(args, p.Args...), r.Item.Path)
+	args = append(args, r.Item.Path)
 	path, name := p.Path, p.Path
 	if path == "" { // under its own name, by which it knows what it is
 		path, name = "/proc/self/exe", os.Args[0]

@@ -218,7 +218,7 @@ func (c *checker) check() {
 
 // positive reports a value that is there and is not more than 0.
 func (c *checker) positive(at string, v int64) {
-	if v <= 0 && c.Has(at) && !slices.ContainsFunc(c.Problems(), func(p tomlfile.Problem) bool { return p.Pos == c.Pos(at) }) {
+	if v <= 0 && c.Has(at) && !c.Reported(at) {
 		c.Problemf(at, "leave it out for what is usual", "%s must be more than 0", at[strings.LastIndexByte(at, '.')+1:])
 	}
 }

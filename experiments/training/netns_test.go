@@ -459,7 +459,7 @@ func TestSampleFails(t *testing.T) {
 	proof.Only(t, "another rank that is lost")
 	b := newBed(t)
 	full := errors.New("the disk is full")
-	cfg := b.config("none", nil)
+	cfg := b.config("none", b.controller("none"))
 	calls := 0
 	cfg.Sample = func(_ context.Context, reports []results.Sample) error {
 		if calls++; calls > 3 {

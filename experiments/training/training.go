@@ -33,8 +33,6 @@ type Job struct {
 	Steps   int64   // at least 1
 	Hosts   int
 	Submit  time.Duration // since the beginning
-
-	Gain, Demand float64 // see placement/mina/tree.Job
 }
 
 var (
@@ -62,7 +60,7 @@ type Controller interface {
 // Config is a run of jobs.
 type Config struct {
 	Hosts      Hosts
-	Controller Controller // nil: the first hosts that are free, and no trees
+	Controller Controller // of Run; Reduce asks nobody
 	// Agent is what all ranks have in common: Sharing, Epoch, Lanes, RTO, Seed and so on.
 	Agent agent.Config
 	// Now is the clock of samples; nil: the time since Run was called.
@@ -171,9 +169,6 @@ func (r *runner) lastSample(ctx context.Context) error {
 func Run(ctx context.Context, cfg Config, jobs []Job) ([]Outcome, error) {
 	if err := check(cfg.Hosts.Inventory(), jobs); err != nil {
 		return nil, err
-	}
-	if cfg.Controller == nil {
-		cfg.Controller = firstFree(cfg.Hosts)
 	}
 	r := newRunner(cfg)
 	r.running, r.ended = map[uint16]*entry{}, make(chan end, len(jobs))
@@ -371,49 +366,3 @@ func (r *runner) close(ctx context.Context) (cut []Outcome, err error) {
 	}
 	return cut, err
 }
-
-// first gives jobs the first hosts that are free.
-type first struct {
-	order []string
-	taken map[string]uint16
-}
-
-func firstFree(h Hosts) *first {
-	f := &first{taken: map[string]uint16{}}
-	for _, host := range h.Inventory().Hosts {
-		f.order = append(f.order, host.Name)
-	}
-	return f
-}
-
-// Place implements Controller.
-func (f *first) Place(_ context.Context, j Job) ([]string, error) {
-	var on []string
-	for _, h := range f.order {
-		if f.taken[h] == 0 && len(on) < j.Hosts {
-			on = append(on, h)
-		}
-	}
-	if len(on) < j.Hosts {
-		return nil, fmt.Errorf("%w: %d hosts, and %d are free", ErrNoRoom, j.Hosts, len(on))
-	}
-	for _, h := range on {
-		f.taken[h] = j.ID
-	}
-	return on, nil
-}
-
-// Addresses implements Controller.
-func (f *first) Addresses(string) (trees, sharing string, err error) { return "", "", nil }
-
-// End implements Controller.
-func (f *first) End(_ context.Context, id uint16) error {
-	maps.DeleteFunc(f.taken, func(_ string, of uint16) bool { return of == id })
-	return nil
-}
-
-// Done implements Controller: it never ends.
-func (f *first) Done() <-chan struct{} { return nil }
-
-// Err implements Controller.
-func (f *first) Err() error { return nil }

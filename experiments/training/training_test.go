@@ -3,7 +3,6 @@ package training
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/mina/controller"
 )
 
@@ -38,39 +38,8 @@ func TestImpossible(t *testing.T) {
 			t.Errorf("%v, %v, want %s", out, err, c.want)
 		}
 	}
-	if out, err := Run(t.Context(), Config{Hosts: nowhere{}}, nil); err != nil || len(out) != 0 {
+	if out, err := Run(t.Context(), Config{Hosts: nowhere{}, Controller: &Process{talk: hosts.NewTalk("", "")}}, nil); err != nil || len(out) != 0 {
 		t.Errorf("no jobs: %v, %v", out, err)
-	}
-}
-
-// Without a controller, jobs get the first hosts that are free.
-func TestFirstFree(t *testing.T) {
-	f := firstFree(nowhere{})
-	place := func(id uint16, hosts int) func() ([]string, error) {
-		return func() ([]string, error) { return f.Place(t.Context(), Job{ID: id, Hosts: hosts}) }
-	}
-	end := func(id uint16) func() ([]string, error) {
-		return func() ([]string, error) { return nil, f.End(t.Context(), id) }
-	}
-	for i, c := range []struct {
-		do   func() ([]string, error)
-		want []string
-		err  error
-	}{
-		{place(1, 1), []string{"h1"}, nil},
-		{place(2, 2), []string{"h2", "h3"}, nil},
-		{place(3, 1), nil, ErrNoRoom},
-		{end(1), nil, nil},
-		{place(3, 2), nil, ErrNoRoom}, // takes nothing
-		{place(3, 1), []string{"h1"}, nil},
-		{end(2), nil, nil},
-		{end(2), nil, nil},
-		{end(3), nil, nil},
-		{place(4, 3), []string{"h1", "h2", "h3"}, nil},
-	} {
-		if got, err := c.do(); !slices.Equal(got, c.want) || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
-			t.Errorf("%d: %v, %v, want %v, %v", i, got, err, c.want, c.err)
-		}
 	}
 }
 

@@ -61,10 +61,6 @@ func Place(ctx context.Context, s *spec.Spec, name string, inv *inventory.Invent
 	for _, e := range spread {
 		out.Why.Jobs = append(out.Why.Jobs, spreadReason(e, jobs[e.Job.ID].Name, inv))
 	}
-	total := 0
-	for i := range inv.Hosts {
-		total += inv.Hosts[i].GPUs
-	}
 	hosts := map[string][]string{} // of jobs, with those of their PS
 	for i := range out.Plan.Jobs {
 		j := &out.Plan.Jobs[i]
@@ -75,7 +71,7 @@ func Place(ctx context.Context, s *spec.Spec, name string, inv *inventory.Invent
 	}
 	for _, e := range told {
 		job := &jobs[e.Job.ID]
-		r := reason(e, job.Name, inv, total, p.Name() == "netpack-published")
+		r := reason(e, job.Name, inv, p.Name() == "netpack-published")
 		own := job.PS
 		if own == "" && len(e.Chosen.Placement.PS) > 0 {
 			own = inv.Hosts[e.Chosen.Placement.PS[0]].Name
@@ -111,13 +107,12 @@ func rule(p cluster.Policy) string {
 	return ""
 }
 
-// reason names what an explanation numbers, on an inventory with so many GPUs. As it is
-// published, NetPack wants a server with more GPUs than a job asks for.
-func reason(e netpack.Explanation, job string, inv *inventory.Inventory, total int, published bool) study.Reason {
+// reason names what an explanation numbers. As it is published, NetPack wants a server with more GPUs than a job asks for.
+func reason(e netpack.Explanation, job string, inv *inventory.Inventory, published bool) study.Reason {
 	r := study.Reason{Job: job}
 	switch parts := e.Chosen.Placement.Parts; {
-	case !e.Selected && e.Job.GPUs > total:
-		r.Text = fmt.Sprintf("it waits: it asks for %d GPUs, there are %d", e.Job.GPUs, total)
+	case !e.Selected && e.Job.GPUs > inv.GPUs():
+		r.Text = fmt.Sprintf("it waits: it asks for %d GPUs, there are %d", e.Job.GPUs, inv.GPUs())
 	case !e.Selected:
 		r.Text = fmt.Sprintf("it waits: without its %d GPUs more jobs fit, or more valuable ones", e.Job.GPUs)
 	case len(parts) == 1 && e.Plans == 0:

@@ -42,10 +42,9 @@ const AggregationNode = 0xcf09
 // Fabric is all nodes and cables that were seen.
 type Fabric struct {
 	Nodes map[GUID]*Node
-	Start PortID // where the discovery began; zero when not known
 	Files []string
 
-	starts     []GUID      // of all discoveries
+	starts     []GUID      // of the nodes where discoveries began
 	complaints []complaint // what tools wrote to stderr
 	conflicts  []string    // where two outputs disagree
 }
@@ -57,7 +56,6 @@ type Node struct {
 	Kind   Kind
 	Desc   string // node description: "leaf1", "host4 HCA-1"; may be empty, or that of many nodes
 	Device int    // PCI device id; 0: not known
-	LID    int    // of a switch; an adapter's are its ports'
 	Size   int    // number of ports; 0: not known
 	Ports  map[int]*Port
 
@@ -68,7 +66,6 @@ type Node struct {
 // Port is one end of a cable, or a port without one.
 type Port struct {
 	Number int
-	GUID   GUID // of an adapter's port
 	LID    int
 	State  string // "Active", "Init", "Down" ...; empty: the tool does not say
 	Speed  Speed
@@ -253,16 +250,6 @@ func (f *Fabric) AN(sw GUID) *Node {
 	for _, i := range slices.Backward(n.numbers()) {
 		if peer := f.Nodes[n.Ports[i].Peer.Node]; peer != nil && peer.IsAN() {
 			return peer
-		}
-	}
-	return nil
-}
-
-// Home is the switch that an aggregation node belongs to, or nil.
-func (f *Fabric) Home(an *Node) *Node {
-	for _, i := range an.numbers() {
-		if sw := f.Nodes[an.Ports[i].Peer.Node]; sw != nil && sw.Kind == Switch {
-			return sw
 		}
 	}
 	return nil

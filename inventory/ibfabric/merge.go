@@ -36,21 +36,13 @@ func New(readings ...*Reading) *Fabric {
 			m.knows[r.File] = map[GUID]bool{}
 		}
 		for _, n := range r.nodes {
-			m.node(n, n.guid, 0)
+			m.node(n, n.guid)
 		}
 		for _, c := range r.ports {
 			m.port(r.File, c)
 		}
-		if r.start.node.guid != 0 {
-			f.Start = PortID{Node: r.start.node.guid}
-			f.starts = append(f.starts, f.Start.Node)
-			if n := f.Nodes[f.Start.Node]; n != nil {
-				for _, i := range n.numbers() {
-					if n.Ports[i].GUID == r.start.portGUID || len(n.Ports) == 1 {
-						f.Start.Port = i
-					}
-				}
-			}
+		if r.start != 0 {
+			f.starts = append(f.starts, r.start)
 		}
 	}
 	for _, ends := range slices.SortedFunc(maps.Keys(m.cables), func(a, b [2]PortID) int {
@@ -91,7 +83,7 @@ func (m *merger) learn(node, port GUID, number int) {
 }
 
 // node finds or makes the node of a claim, and adds what it says.
-func (m *merger) node(c nodeClaim, port GUID, lid int) *Node {
+func (m *merger) node(c nodeClaim, port GUID) *Node {
 	guid := c.guid
 	if guid == 0 {
 		guid = cmp.Or(m.byPort[port], port) // nothing better is known of an adapter than its port
@@ -116,21 +108,18 @@ func (m *merger) node(c nodeClaim, port GUID, lid int) *Node {
 	}
 	n.System, n.Device, n.Size = cmp.Or(n.System, c.system), cmp.Or(n.Device, c.device), cmp.Or(n.Size, c.size)
 	n.described = n.described || c.described
-	if n.Kind == Switch {
-		n.LID = cmp.Or(n.LID, c.lid, lid)
-	}
 	return n
 }
 
 func (m *merger) port(file string, c portClaim) {
-	n := m.node(c.node, c.portGUID, c.lid)
+	n := m.node(c.node, c.portGUID)
 	m.knows[file][n.GUID] = true
 	if c.number == 0 { // port 0 of a switch is the switch
 		return
 	}
 	p := at(n, c.number)
 	if n.Kind != Switch {
-		p.GUID, p.LID = cmp.Or(p.GUID, c.portGUID), cmp.Or(p.LID, c.lid)
+		p.LID = cmp.Or(p.LID, c.lid)
 	}
 	p.State = cmp.Or(p.State, c.state)
 	p.Could = Speed{cmp.Or(p.Could.Width, c.could.Width), cmp.Or(p.Could.Lane, c.could.Lane)}
@@ -144,7 +133,7 @@ func (m *merger) port(file string, c portClaim) {
 	if !p.Speed.Known() {
 		p.Speed = c.speed
 	}
-	other := m.node(*c.peer, c.peerGUID, c.peerLID)
+	other := m.node(*c.peer, c.peerGUID)
 	there := PortID{other.GUID, c.peerPort}
 	if p.Peer != (PortID{}) && p.Peer != there {
 		m.conflicts = append(m.conflicts, fmt.Sprintf("%s leads to %s, and in %s to %s", m.portName(here), m.portName(p.Peer), file, m.portName(there)))
@@ -153,7 +142,7 @@ func (m *merger) port(file string, c portClaim) {
 	}
 	if other.Kind != Switch {
 		q := at(other, c.peerPort)
-		q.GUID, q.LID = cmp.Or(q.GUID, c.peerGUID), cmp.Or(q.LID, c.peerLID)
+		q.LID = cmp.Or(q.LID, c.peerLID)
 	}
 	ends := [2]PortID{here, there}
 	if comparePorts(here, there) > 0 {
@@ -375,7 +364,10 @@ func attribute(id int) string {
 // follow says what a directed route leads to: its first hop stays where it begins, and
 // every other leaves through that port.
 func (f *Fabric) follow(path []int) string {
-	here := f.Start.Node
+	var here GUID
+	if n := len(f.starts); n > 0 {
+		here = f.starts[n-1]
+	}
 	if f.Nodes[here] == nil {
 		return fmt.Sprintf("the node at route %v", path)
 	}

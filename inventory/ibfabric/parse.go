@@ -27,7 +27,7 @@ type Reading struct {
 	File   string
 	Format Format
 
-	start      portClaim
+	start      GUID
 	nodes      []nodeClaim
 	ports      []portClaim
 	complaints []complaint
@@ -41,16 +41,14 @@ type nodeClaim struct {
 	guid, system GUID
 	kind         Kind
 	desc         string
-	named        bool // desc was said, though it may be empty
 	device       int
-	lid, size    int
+	size         int
 	described    bool
 }
 
 // portClaim is what it says of a port and, where there is one, of that at the other
 // end. Of either end it may know the node's GUID or only the port's.
 type portClaim struct {
-	line     int
 	node     nodeClaim
 	portGUID GUID
 	number   int
@@ -238,19 +236,19 @@ var (
 	blockStart = regexp.MustCompile(`^(vendid|devid|sysimgguid|switchguid|caguid|rtguid)\s*=`)
 	attrLine   = regexp.MustCompile(`^([a-zA-Z_]+)\s*=\s*(.*)$`)
 	blockHead  = regexp.MustCompile(`^(Switch|Ca|Rt)\s+(\d+)\s+"([SHR])-([0-9a-fA-F]{1,16})"(?:\s*#\s*(.*))?$`)
-	headDesc   = regexp.MustCompile(`^"(.*)"(?: (?:base|enhanced) port 0(?: lid (\d+) lmc \d+)?)?$`)
+	headDesc   = regexp.MustCompile(`^"(.*)"(?: (?:base|enhanced) port 0(?: lid \d+ lmc \d+)?)?$`)
 	cableLine  = regexp.MustCompile(`^\[(\d+)\](?:\[ext (\d+)\])?(?:\(([0-9a-fA-F]+)\))?\s*"([SHR])-([0-9a-fA-F]{1,16})"\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*(?:#\s*(.*))?$`)
 	// What follows the mark: the adapter's own lid, then the peer's description and lid,
 	// and the link; "?????" is a width that was not answered.
 	cableOwn   = regexp.MustCompile(`^lid (\d+) lmc \d+ `)
 	cablePeer  = regexp.MustCompile(`^"(.*)" lid (\d+)(?: (\S+)(?: s=\d+ w=\d+ v=\d+.*)?)?$`) // the rest with -f
-	initiated  = regexp.MustCompile(`^# Initiated from node ([0-9a-fA-F]+) port ([0-9a-fA-F]+)$`)
+	initiated  = regexp.MustCompile(`^# Initiated from node ([0-9a-fA-F]+) port [0-9a-fA-F]+$`)
 	guidAndOwn = regexp.MustCompile(`^(?:0x)?([0-9a-fA-F]{1,16})(?:\(([0-9a-fA-F]{1,16})\))?$`)
 )
 
 func (p *parser) netDiscover(line string) {
 	if m := initiated.FindStringSubmatch(line); m != nil {
-		p.r.start = portClaim{node: nodeClaim{guid: p.guid(m[1])}, portGUID: p.guid(m[2])}
+		p.r.start = p.guid(m[1])
 		return
 	}
 	if line[0] == '#' || line[0] == '$' {
@@ -307,10 +305,7 @@ func (p *parser) head(m []string) {
 			p.bad("no description of the node in %.80q", m[5])
 			return
 		}
-		n.desc, n.named = d[1], true
-		if d[2] != "" {
-			n.lid = p.number(d[2], maxLID)
-		}
+		n.desc = d[1]
 	}
 	if n.guid == 0 {
 		p.bad("a node without GUID")
@@ -319,7 +314,7 @@ func (p *parser) head(m []string) {
 	p.node = n
 	p.r.nodes = append(p.r.nodes, n)
 	if own != 0 && own != n.guid {
-		p.r.ports = append(p.r.ports, portClaim{line: p.line, node: n, portGUID: own}) // port 0 of a switch
+		p.r.ports = append(p.r.ports, portClaim{node: n, portGUID: own}) // port 0 of a switch
 	}
 }
 
@@ -328,7 +323,7 @@ func (p *parser) cable(m []string) {
 		p.bad("a port before any node")
 		return
 	}
-	c := portClaim{line: p.line, node: p.node, number: p.number(m[1], maxPort)}
+	c := portClaim{node: p.node, number: p.number(m[1], maxPort)}
 	if m[3] != "" {
 		c.portGUID = p.guid(m[3])
 	}
@@ -347,7 +342,7 @@ func (p *parser) cable(m []string) {
 		rest = rest[len(own[0]):]
 	}
 	if d := cablePeer.FindStringSubmatch(rest); d != nil {
-		peer.desc, peer.named = d[1], d[1] != "" // ibsim's net files may leave it out
+		peer.desc = d[1] // ibsim's net files may leave it out
 		c.peerLID = p.number(d[2], maxLID)
 		if d[3] != "" {
 			c.speed = p.speed(d[3])
@@ -386,15 +381,15 @@ func (p *parser) netPorts(line string) {
 		}
 		return
 	}
-	c := portClaim{line: p.line, number: p.number(m[3], maxPort), portGUID: p.guid(m[4]), lid: p.number(m[2], maxLID)}
-	c.node = nodeClaim{kind: kindOf(m[1]), described: true, named: true}
+	c := portClaim{number: p.number(m[3], maxPort), portGUID: p.guid(m[4]), lid: p.number(m[2], maxLID)}
+	c.node = nodeClaim{kind: kindOf(m[1]), described: true}
 	if m[7] == "" {
 		c.node.desc = strings.Trim(m[11], "'")
 		p.r.ports = append(p.r.ports, c)
 		return
 	}
 	c.speed = p.speed(m[5] + m[6])
-	peer := nodeClaim{kind: kindOf(m[7]), named: true}
+	peer := nodeClaim{kind: kindOf(m[7])}
 	c.peerLID, c.peerPort, c.peerGUID = p.number(m[8], maxLID), p.number(m[9], maxPort), p.guid(m[10])
 	d := netPortDesc.FindStringSubmatch(m[11])
 	if d == nil {
@@ -426,8 +421,8 @@ func (p *parser) linkInfo(line string) {
 		}
 		return
 	}
-	c := portClaim{line: p.line, portGUID: p.guid(m[1]), lid: p.number(m[3], maxLID), number: p.number(m[4], maxPort)}
-	c.node = nodeClaim{desc: strings.TrimSpace(m[2]), named: true, described: true}
+	c := portClaim{portGUID: p.guid(m[1]), lid: p.number(m[3], maxLID), number: p.number(m[4], maxPort)}
+	c.node = nodeClaim{desc: strings.TrimSpace(m[2]), described: true}
 	s := linkState.FindStringSubmatch(m[5])
 	if s == nil {
 		p.bad("no state of a link in %.80q", m[5])
@@ -443,7 +438,7 @@ func (p *parser) linkInfo(line string) {
 		c.speed = Speed{p.number(s[1], 12), name}
 	}
 	if m[6] != "" {
-		c.peer = &nodeClaim{desc: m[9], named: true}
+		c.peer = &nodeClaim{desc: m[9]}
 		c.peerGUID, c.peerLID, c.peerPort = p.guid(m[6]), p.number(m[7], maxLID), p.number(m[8], maxPort)
 		if w := couldWidth.FindStringSubmatch(m[10]); w != nil {
 			c.could.Width = p.number(w[1], 12)
@@ -505,17 +500,13 @@ func (p *parser) subnetEnd(s string) (portClaim, bool) {
 		device >>= 16
 	}
 	n := nodeClaim{
-		guid: p.guid(m[4]), system: p.guid(m[3]), kind: kindOf(m[1]), desc: strings.TrimSpace(m[7]), named: true,
+		guid: p.guid(m[4]), system: p.guid(m[3]), kind: kindOf(m[1]), desc: strings.TrimSpace(m[7]),
 		device: device, size: p.numberIn(m[2], 16, maxPort),
 	}
 	if n.guid == 0 {
 		p.bad("a node without GUID")
 		return portClaim{}, false
 	}
-	c := portClaim{line: p.line, node: n, portGUID: p.guid(m[5]), number: p.numberIn(m[9], 16, maxPort), lid: p.numberIn(m[8], 16, maxLID)}
-	if n.kind == Switch {
-		n.lid = c.lid
-		c.node = n
-	}
+	c := portClaim{node: n, portGUID: p.guid(m[5]), number: p.numberIn(m[9], 16, maxPort), lid: p.numberIn(m[8], 16, maxLID)}
 	return c, c.number > 0
 }

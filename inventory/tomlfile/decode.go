@@ -133,7 +133,7 @@ func (d *decoder) table(path string, m map[string]any, dst reflect.Value) {
 		if d.f.Full() {
 			return
 		}
-		if !contains(fs, key) {
+		if !slices.ContainsFunc(fs, func(fd field) bool { return fd.name == key }) {
 			d.f.KeyProblemf(joinPath(path, key), DidYouMean(key, names(fs)), "unknown key %q%s", key, in(path))
 		}
 	}
@@ -161,15 +161,6 @@ func (d *decoder) word(path string, fd field, v reflect.Value) {
 			}
 		})
 	}
-}
-
-func contains(fs []field, name string) bool {
-	for _, fd := range fs {
-		if fd.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // tableName is a path as its header shows it: "host[2].nic[0]" is "host.nic".
@@ -322,14 +313,19 @@ func (d *decoder) text(path, name string, v any, dst reflect.Value) {
 
 // Either is texts of which one is to be chosen: "5s", "5ms" or "5us".
 func Either(texts []string) string {
+	if last := len(texts) - 1; last > 0 {
+		return Strings(texts[:last]) + " or " + Strings(texts[last:])
+	}
+	return Strings(texts)
+}
+
+// Strings are texts without control characters as the elements of an array: "h1", "h2".
+func Strings(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, s := range texts {
 		quoted[i] = strconv.Quote(s)
 	}
-	if last := len(quoted) - 1; last > 0 {
-		return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
-	}
-	return strings.Join(quoted, "")
+	return strings.Join(quoted, ", ")
 }
 
 // array is a TOML array, of tables or of anything, as []any.

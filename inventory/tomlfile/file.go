@@ -127,23 +127,13 @@ func Parse(name string, text []byte, tables ...Table) (f *File, err error) {
 // need not know what is right: of brackets and dots outside strings and comments there are few.
 func excess(text string) (off int, what string) {
 	depth, parts, items := 0, 1, 0
-	in := scanner{index: &index{text: text}}
-	for i := 0; i < len(text); i++ {
-		c := text[i]
+	for i, c := range plain(text) {
 		if c == '=' || c == '[' || c == ',' {
 			if items++; items > maxItems {
 				return i, fmt.Sprintf("more than %d keys, tables and elements", maxItems)
 			}
 		}
 		switch c {
-		case '#':
-			for i+1 < len(text) && text[i+1] != '\n' {
-				i++
-			}
-		case '"', '\'':
-			in.i = i
-			in.quoted()
-			i = in.i - 1
 		case '[', '{':
 			if depth, parts = depth+1, 1; depth > maxDepth {
 				return i, fmt.Sprintf("more than %d tables or arrays in each other", maxDepth)

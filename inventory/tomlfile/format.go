@@ -123,44 +123,26 @@ func statements(text string) (out []statement) {
 func statementEnd(text string) (end, comment int) {
 	depth := 0
 	comment = -1
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; c {
-		case '"', '\'':
-			i += quotedLength(text[i:]) - 1
-		case '[', '{':
+	for i, c := range plain(text) {
+		switch {
+		case c == '[' || c == '{':
 			depth++
-		case ']', '}':
+		case c == ']' || c == '}':
 			depth--
-		case '#':
-			to := strings.IndexByte(text[i:], '\n')
-			if to < 0 {
-				to = len(text) - i
-			}
-			if depth <= 0 {
-				return i + to, i
-			}
-			i += to - 1
-		case '\n':
-			if depth <= 0 {
-				return i, comment
-			}
+		case depth > 0:
+		case c == '#':
+			comment = i
+		case c == '\n':
+			return i, comment
 		}
 	}
 	return len(text), comment
 }
 
-// quotedLength is how long the string is at the beginning of a text, with its quotes.
-func quotedLength(text string) int {
-	return len((&scanner{index: &index{text: text}}).quoted())
-}
-
 // spaced is "key = value" with one space around the sign.
 func spaced(s string) string {
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"', '\'':
-			i += quotedLength(s[i:]) - 1
-		case '=':
+	for i, c := range plain(s) {
+		if c == '=' {
 			return strings.TrimRight(s[:i], " \t") + " = " + strings.TrimLeft(s[i+1:], " \t")
 		}
 	}

@@ -1,10 +1,13 @@
 package tomlfile
 
 import (
+	"iter"
 	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
 )
 
 // span is where a key and its value begin, as byte offsets. A table has the
@@ -291,51 +294,36 @@ func (s *scanner) quoted() string {
 	return s.text[start:]
 }
 
-// unquote is the value of a quoted key.
-func unquote(q string) string {
-	if len(q) < 2 {
-		return q
-	}
-	body := q[1 : len(q)-1]
-	if q[0] == '\'' {
-		return body
-	}
-	var b strings.Builder
-	for i := 0; i < len(body); i++ {
-		if body[i] != '\\' || i+1 == len(body) {
-			b.WriteByte(body[i])
-			continue
-		}
-		i++
-		digits := 0
-		switch body[i] {
-		case 'b':
-			b.WriteByte('\b')
-		case 't':
-			b.WriteByte('\t')
-		case 'n':
-			b.WriteByte('\n')
-		case 'f':
-			b.WriteByte('\f')
-		case 'r':
-			b.WriteByte('\r')
-		case 'e':
-			b.WriteByte('\x1b')
-		case 'x':
-			digits = 2
-		case 'u':
-			digits = 4
-		case 'U':
-			digits = 8
-		default: // \" and \\
-			b.WriteByte(body[i])
-		}
-		if digits > 0 && i+digits < len(body) {
-			if r, err := strconv.ParseUint(body[i+1:i+1+digits], 16, 32); err == nil {
-				b.WriteRune(rune(r))
+// plain yields the bytes of a text that are in no string and in no comment, with their offsets, and of a comment its '#'.
+func plain(text string) iter.Seq2[int, byte] {
+	return func(yield func(int, byte) bool) {
+		s := &scanner{index: &index{text: text}}
+		for s.i < len(text) {
+			c := text[s.i]
+			if c == '"' || c == '\'' {
+				s.quoted()
+				continue
 			}
-			i += digits
+			if !yield(s.i, c) {
+				return
+			}
+			if c != '#' {
+				s.i++
+			} else if n := strings.IndexByte(text[s.i:], '\n'); n >= 0 {
+				s.i += n
+			} else {
+				return
+			}
 		}
 	}
-	return b.String()
+}
+
+// unquote is the value of a quoted key, as the library reads it, which has accepted it.
+func unquote(q string) string {
+	var doc map[string]any
+	md, err := toml.Decode(q+" = 0", &doc)
+	if err != nil || len(md.Keys()) != 1 {
+		return q // not TOML
+	}
+	return md.Keys()[0][0]
 }

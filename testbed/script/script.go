@@ -171,7 +171,7 @@ func (x *Switch) check(what string, argv []string, out string) error {
 
 // command runs one command and returns what it printed.
 func (x *Switch) command(ctx context.Context, what string, argv []string) (string, error) {
-	limit := x.s.Timeout
+	limit := x.s.Timeout.Std()
 	if limit == 0 {
 		limit = time.Minute
 	}

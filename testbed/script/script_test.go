@@ -96,7 +96,7 @@ func TestFailures(t *testing.T) {
 		"no program":    {inventory.Script{Setup: []string{"run_pd_rpc_is_not_here.py"}}, []string{"setup (run_pd_rpc_is_not_here.py", "exit status 12"}, nil},
 		"other output":  {inventory.Script{Setup: []string{"echo", "half way"}, Expect: "^done"}, []string{`it printed "half way"`, "^done"}, script.ErrUnexpected},
 		"other status":  {inventory.Script{Setup: []string{"true"}, Status: []string{"echo", "inactive"}, Expect: "^active"}, []string{"status (echo", "inactive"}, script.ErrUnexpected},
-		"never ends":    {inventory.Script{Status: []string{"sleep", "60"}, Timeout: 50 * time.Millisecond}, []string{"status (sleep", "it did not end within 50ms"}, nil},
+		"never ends":    {inventory.Script{Status: []string{"sleep", "60"}, Timeout: inventory.Duration(50 * time.Millisecond)}, []string{"status (sleep", "it did not end within 50ms"}, nil},
 		"no counters":   {inventory.Script{Setup: []string{"true"}, Counters: []string{"echo", "nothing"}}, []string{"counters (echo", "nothing"}, script.ErrCounters},
 		"counter fails": {inventory.Script{Setup: []string{"true"}, Counters: []string{"false"}}, []string{"counters (false on atp1)", "1"}, nil},
 	} {
@@ -199,7 +199,7 @@ b = "switchml1/9"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(inv.Switches) != 2 || inv.Switches[0].Script.Timeout != 2*time.Minute || inv.Switches[1].Script.Host != "node1" {
+	if len(inv.Switches) != 2 || inv.Switches[0].Script.Timeout.Std() != 2*time.Minute || inv.Switches[1].Script.Host != "node1" {
 		t.Errorf("%+v", inv.Switches)
 	}
 }

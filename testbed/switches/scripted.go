@@ -72,7 +72,7 @@ func openScripted(ctx context.Context, site *Site, sw inventory.Switch) (Switch,
 	}
 	if len(sw.Script.Clear) > 0 {
 		d.change = &journal.Change{Target: "switch " + sw.Name, What: "set it up",
-			Undo: journal.Inverse{Script: &journal.Script{Argv: sw.Script.Clear, Root: sw.Script.Root, Host: sw.Script.Host, Timeout: sw.Script.Timeout}}}
+			Undo: journal.Inverse{Script: &journal.Script{Argv: sw.Script.Clear, Root: sw.Script.Root, Host: sw.Script.Host, Timeout: sw.Script.Timeout.Std()}}}
 		if err := site.Journal.Begin(d.change); err != nil {
 			d.hangUp()
 			return nil, err

@@ -105,11 +105,11 @@ type ServiceTrace struct {
 // autopsModels are those of the paper's evaluation, as the catalogue calls them.
 var autopsModels = []string{"alexnet", "vgg19", "awd-lstm", "bert-base"}
 
-// The modes of a service.
-const (
-	sharedService = "shared"
-	staticService = "static"
-)
+// mostOfJob bounds the servers and workers of a job, and how many jobs are alike: each worker is on a host of its own.
+const mostOfJob = 100_000
+
+// staticService is the mode in which jobs have servers of their own.
+const staticService = "static"
 
 // Check implements study.Study.
 func (o *Service) Check(c *spec.Checker) {
@@ -162,12 +162,18 @@ func (o *Service) table(c *spec.Checker) {
 	workers := 0
 	for i := range o.Table {
 		j := &o.Table[i]
-		for _, key := range []string{"servers", "workers", "copies", "iterations", "stay", "compute"} {
-			spec.Positive(c, j.At+"."+key, map[string]float64{"servers": float64(j.Servers), "workers": float64(j.Workers), "copies": float64(j.Copies),
-				"iterations": float64(j.Iterations), "stay": float64(j.Stay), "compute": float64(j.Compute)}[key])
+		for key, n := range map[string]int{"servers": j.Servers, "workers": j.Workers, "copies": j.Copies, "iterations": j.Iterations} {
+			spec.Positive(c, j.At+"."+key, n)
 		}
+		spec.Positive(c, j.At+".stay", j.Stay)
+		spec.Positive(c, j.At+".compute", j.Compute)
+		c.AtMost(j.At+".servers", j.Servers, mostOfJob, "servers")
+		c.AtMost(j.At+".workers", j.Workers, mostOfJob, "workers")
 		if j.Name != "" && !spec.JobName.MatchString(j.Name) {
 			c.Problemf(j.At+".name", "letters, digits, '_' and '-'", "%q is not a job name", j.Name)
+		}
+		if !c.AtMost(j.At+".copies", j.Copies, mostOfJob, "copies") {
+			continue // nobody names so many
 		}
 		for _, name := range j.names() {
 			if first, dup := names[name]; dup {

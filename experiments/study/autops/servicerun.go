@@ -456,14 +456,6 @@ type traceJob struct {
 	Workers int
 }
 
-// gpus is how many the inventory's hosts have.
-func (o *Service) gpus(s *spec.Spec) (n int) {
-	for _, h := range s.Inventory().Hosts {
-		n += h.GPUs
-	}
-	return n
-}
-
 // trace makes the jobs of a trace, without their profiles.
 func (o *Service) trace(s *spec.Spec, seed uint64) ([]traceJob, error) {
 	t := &stream.Trace{From: o.Trace.From, Jobs: o.Trace.Jobs, Load: o.Trace.Load, Oversized: "clamp"}
@@ -476,7 +468,7 @@ func (o *Service) trace(s *spec.Spec, seed uint64) ([]traceJob, error) {
 	} else if t.Load == 0 {
 		t.Load = 0.8
 	}
-	tr, err := t.Read(s, seed, o.gpus(s))
+	tr, err := t.Read(s, seed, s.Inventory().GPUs())
 	if err != nil {
 		return nil, err
 	}
@@ -532,7 +524,7 @@ func (o *Service) replay(ctx context.Context, s *spec.Spec, seed uint64) (*study
 		}
 		plain[i] = j.TraceJob
 	}
-	res, err := service.Replay(ctx, service.ReplayConfig{Master: cfg.Master, Period: cfg.Period, Profiling: o.Trace.Profiling.Std(), GPUs: o.gpus(s)}, plain)
+	res, err := service.Replay(ctx, service.ReplayConfig{Master: cfg.Master, Period: cfg.Period, Profiling: o.Trace.Profiling.Std(), GPUs: s.Inventory().GPUs()}, plain)
 	if err != nil {
 		return nil, err
 	}
@@ -573,8 +565,8 @@ func replayFigures(res *service.Result, until time.Duration) (out []results.Figu
 	add("most_aggregators", float64(u.Most))
 	add("cpu_busy", cpu/res.Usage(res.End).Aggregators)
 	if r := res.Ratios(interval, until); len(r) > 0 {
-		above := len(r) - sortedAt(r, 1+1e-9)
-		add("ratio_above_1", float64(above)/float64(len(r)))
+		above, _ := slices.BinarySearch(r, 1+1e-9) // the first
+		add("ratio_above_1", float64(len(r)-above)/float64(len(r)))
 		add("ratio_p50", r[len(r)/2])
 		add("ratio_p99", r[len(r)*99/100])
 		add("ratio_worst", r[len(r)-1])
@@ -586,12 +578,6 @@ func replayFigures(res *service.Result, until time.Duration) (out []results.Figu
 	add("max_loss", lost)
 	add("moves", moves)
 	return out
-}
-
-// sortedAt is how many of ascending values are less than v.
-func sortedAt(x []float64, v float64) int {
-	i, _ := slices.BinarySearch(x, v)
-	return i
 }
 
 // replayCurves are Figure 11, and what is behind it.

@@ -519,11 +519,7 @@ func (p *Program) on(inv *inventory.Inventory) []string {
 	if program.Flowing(program.Kind(p.Kind)) || p.Number == 0 {
 		return p.Hosts
 	}
-	var names []string
-	for _, h := range inv.Hosts[:min(max(p.Number, 0), len(inv.Hosts))] {
-		names = append(names, h.Name)
-	}
-	return names
+	return inv.HostNames()[:min(max(p.Number, 0), len(inv.Hosts))]
 }
 
 // pairs are clients and servers.

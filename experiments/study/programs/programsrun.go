@@ -23,7 +23,6 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/testbed/program"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sharp"
@@ -444,10 +443,7 @@ func (ps Programs) predict(inv *inventory.Inventory, works []*program.Workload, 
 		}
 	}
 	add := func(name, of string, v float64, bottleneck string) {
-		out = append(out, results.Figure{
-			Metric: name, Of: of, Kind: results.Predicted, Predictor: placement.WaterFill, Bottleneck: bottleneck,
-			Value: v, Lo: v, Hi: v, N: 1, Unit: metric.Of(name, "").Unit,
-		})
+		out = append(out, study.Foretold(placement.WaterFill, name, of, v, bottleneck))
 	}
 	if len(streams) > 0 {
 		res, err := flow.WaterFill(problem)

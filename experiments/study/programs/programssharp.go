@@ -61,14 +61,10 @@ func (ps Programs) checkSHARP(c *spec.Checker) {
 	case a.Reserve && m.UFM == "":
 		c.Problemf("sharp.reserve", `write ufm = "https://ufm1" in [sharp] of the inventory`, "%s does not say where UFM is", c.Lab.Inv.File)
 	}
-	var names []string
-	for _, sw := range c.Lab.Inv.Switches {
-		names = append(names, sw.Name)
-	}
 	for i, r := range a.Roots {
 		at := fmt.Sprintf("sharp.roots[%d]", i)
 		if sw, ok := c.Lab.Inv.Switch(r); !ok {
-			c.Problemf(at, tomlfile.DidYouMean(r, names), "unknown switch %q", r)
+			c.Problemf(at, tomlfile.DidYouMean(r, c.Lab.Inv.SwitchNames()), "unknown switch %q", r)
 		} else if sw.GUID == 0 {
 			c.Problemf(at, "`inabench inventory import` finds it", "the inventory has no guid of switch %s", r)
 		}
@@ -83,7 +79,6 @@ type granting struct {
 	client  hosts.Host // to be closed; nil: a host's
 	ufm     *sharp.Reservations
 	apps    []*journal.Change
-	names   []string
 	log     *journal.Journal
 }
 
@@ -177,7 +172,7 @@ func (ps Programs) reserve(ctx context.Context, b *study.Bench, inv *inventory.I
 		if err := g.log.Begin(c); err != nil {
 			return err
 		}
-		g.apps, g.names = append(g.apps, c), append(g.names, app)
+		g.apps = append(g.apps, c)
 		if _, err := g.ufm.Create(ctx, want); err != nil {
 			return err
 		}
@@ -190,10 +185,10 @@ func (g *granting) undo(ctx context.Context) error {
 	ctx, cancel := g.tb.Leaving(ctx, 2*time.Minute)
 	defer cancel()
 	var errs []error
-	for i, app := range g.names {
-		err := g.ufm.Delete(ctx, app)
+	for _, c := range g.apps {
+		err := g.ufm.Delete(ctx, c.Undo.Reservation.App)
 		if err == nil || errors.Is(err, sharp.ErrNotFound) || errors.Is(err, sharp.ErrRemoved) {
-			err = g.log.Undone(g.apps[i])
+			err = g.log.Undone(c)
 		}
 		errs = append(errs, err)
 	}

@@ -58,6 +58,9 @@ type Training struct {
 	Phase inventory.Duration `toml:"phase" default:"1s"`
 }
 
+// mostIterations bounds those that are run: their times are kept.
+const mostIterations = 1_000_000
+
 // trainingJob is what the job is called.
 const trainingJob = "job"
 
@@ -86,6 +89,7 @@ func (t *Training) Check(c *spec.Checker) {
 	if t.Iterations < 2 && !c.Reported("training.iterations") {
 		c.Problemf("training.iterations", "", "iterations must be 2 or more: the first one is apart")
 	}
+	c.AtMost("training.iterations", int(t.Iterations), mostIterations, "iterations")
 	if t.MaxBackground < 0 && !c.Reported("training.max_background") {
 		c.Problemf("training.max_background", "", "max_background must not be negative")
 	}

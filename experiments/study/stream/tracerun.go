@@ -216,9 +216,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 		f := study.Exactly("jct", sum.Job, kind, j.JCT())
 		f.N = max(2, j.Iterations) // it is their sum
 		ph.Figures = append(ph.Figures, f)
-		f = study.Exactly("jct", sum.Job, results.Predicted, predicted[j.ID])
-		f.Predictor, f.Bottleneck = spec.Replayed, limit[j.ID]
-		ph.Figures = append(ph.Figures, f)
+		ph.Figures = append(ph.Figures, study.Foretold(spec.Replayed, "jct", sum.Job, predicted[j.ID], limit[j.ID]))
 		if tb.Capabilities().Sums {
 			ph.Figures = append(ph.Figures, study.Exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
 		}

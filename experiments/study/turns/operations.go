@@ -134,6 +134,7 @@ func (o *Operations) Check(c *spec.Checker) {
 		}
 	}
 	spec.Positive(c, "operations.jobs", o.Jobs)
+	c.AtMost("operations.jobs", o.Jobs, spec.MostJobs, "jobs")
 	spec.Positive(c, "operations.load", o.Load)
 	spec.Positive(c, "operations.share", o.Share)
 	spec.Positive(c, "operations.maintenance", o.Maintenance)

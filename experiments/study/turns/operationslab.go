@@ -663,7 +663,7 @@ func (o *Operations) learned(b *study.Bench, jobs []named, out []training.Outcom
 		return nil
 	}
 	text := "# Patterns that ranks collected from their queues: patterns = \"...\" of an experiment.\n\n" + string(workload.FormatPatterns(all...))
-	return b.Write("patterns.toml", []byte(text))
+	return b.Dir().WriteFile("patterns.toml", []byte(text))
 }
 
 // collected is what a job found out about its steps, in the lab's units and on the GPUs of its model's pattern.

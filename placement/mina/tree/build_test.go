@@ -69,7 +69,7 @@ func TestFabric(t *testing.T) {
 			t.Errorf("%v: %d roots in layer %d, want %d in %d", tt.hosts, roots, layer, tt.roots, tt.layer)
 		}
 	}
-	for _, bad := range [][2][]int{{nil, nil}, {{2}, {1, 1}}, {{2, 0}, {1, 1}}, {{1 << 20, 1 << 20}, {1, 1}}} {
+	for _, bad := range [][2][]int{{nil, nil}, {{2}, {1, 1}}, {{2, 0}, {1, 1}}, {{1 << 20, 1 << 20}, {1, 1}}, {{4, 1 << 62}, {1, 1}}, {{2, 2}, {16, 1 << 60}}} {
 		if f, err := NewFabric(bad[0], bad[1]); err == nil || f != nil {
 			t.Errorf("%v: no error", bad)
 		}

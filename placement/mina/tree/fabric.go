@@ -40,11 +40,11 @@ func NewFabric(down, up []int) (*Fabric, error) {
 		if down[l] < 1 || up[l] < 1 {
 			return nil, fmt.Errorf("%w: layer %d with %d downlinks and %d uplinks", errFabric, l+1, down[l], up[l])
 		}
-		f.pod = append(f.pod, f.pod[l]*down[l])
-		f.width = append(f.width, f.width[l]*up[l])
-		if f.pod[l+1] > 1<<24 || f.width[l+1] > 1<<16 {
+		if down[l] > 1<<24/f.pod[l] || up[l] > 1<<16/f.width[l] {
 			return nil, fmt.Errorf("%w: more than %d hosts, or %d switches beside each other", errFabric, 1<<24, 1<<16)
 		}
+		f.pod = append(f.pod, f.pod[l]*down[l])
+		f.width = append(f.width, f.width[l]*up[l])
 	}
 	for l := 1; l < len(f.pod); l++ {
 		f.switches = append(f.switches, f.total)

@@ -1,10 +1,5 @@
 package replay
 
-import (
-	"cmp"
-	"slices"
-)
-
 // Series are step functions over time, as their exact means over equal intervals: value
 // i is the mean over [From+i·Step, From+(i+1)·Step), the last one's up to To. However
 // long a replay is, there are at most 512 values; Step is a power of two seconds.
@@ -34,30 +29,6 @@ func (s *Series) MachineHours() []float64 {
 		out[i] = sum
 	}
 	return out
-}
-
-// SeriesOf are the series that follow from what became of jobs alone: GPUs and Waiting.
-func SeriesOf(jobs []JobResult) Series {
-	type step struct{ at, gpus, waiting float64 }
-	var steps []step
-	for i := range jobs {
-		j := &jobs[i]
-		steps = append(steps, step{j.Submit, 0, 1}, step{j.Start, float64(j.GPUs), -1}, step{j.End, -float64(j.GPUs), 0})
-	}
-	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
-	var r recorder
-	var now levels
-	for i, s := range steps {
-		if i == 0 {
-			r.from, r.to = s.at, s.at
-		} else if s.at > r.to {
-			r.add(r.to, s.at, now)
-		}
-		now[gpusBusy] += s.gpus
-		now[jobsWaiting] += s.waiting
-	}
-	out := r.series()
-	return Series{From: out.From, To: out.To, Step: out.Step, GPUs: out.GPUs, Waiting: out.Waiting}
 }
 
 // levels are the values of the step functions.
