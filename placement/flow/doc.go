@@ -80,10 +80,11 @@
 // each other's slots for good, and 12.8 Mbit/s became 4.2. Where a followed phase is less than
 // predicted, the run is followed again with one process that stands still once, for half a round
 // trip (Lag.Hitch, run.tipped); what lies between the two is undecided, and what does not fails.
-// And where somebody stood still, jobs of one rate are no longer as far apart as they began: windows
-// of 113 and 301 of two jobs in 452 slots gave .86 of the first's sums in the runs that were
-// followed, and all of them in one of 15 minutes in which switches stood still 295 times. What lies
-// within what jobs get that are apart at random is undecided there, too.
+// And where somebody stood still, jobs that index a memory by PSN are no longer as far apart as they began: windows of 113
+// and 301 of two jobs in 452 slots gave .86 of the first's sums in the runs that were followed, and all of them in one of
+// 15 minutes in which switches stood still 295 times. Of two windows of 345 in 430 slots the first kept all and the second
+// got none, at one rate, or the first had .32 and the second .76, at two, as the second began .3 s earlier or later. What
+// lies within what jobs get that begin at any time within a turn of the memory is undecided there, too.
 //
 // # Damage
 //

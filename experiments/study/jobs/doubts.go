@@ -230,8 +230,8 @@ func provisos(s *spec.Spec, setup testbed.Setup, p *placement.Prediction, inv *i
 // all the same; empty: it is not so. A setting may have more than one state. Workers that keep step find a memory long
 // enough that is shorter than their windows, and once one of them is behind the others take each other's slots for good: a
 // phase may lie between what was predicted and what the same run comes to where one process stands still once, for half a
-// round trip. And jobs of one rate that index a memory by PSN keep for good what they are apart, until somebody stands still:
-// where that has happened, they may be as far apart as at random.
+// round trip. And jobs that index a memory by PSN may find each other's slots always or never, as they happen to be apart,
+// and their rates follow from that: where somebody has stood still, they may be as far apart as at random.
 func (r *run) tipped(setup testbed.Setup, base Baseline, obs observation, span int, ph *results.Phase) (string, error) {
 	longest := 0.0
 	for _, rtt := range base.RTTs {
@@ -240,17 +240,17 @@ func (r *run) tipped(setup testbed.Setup, base Baseline, obs observation, span i
 	if longest == 0 || !off(ph.Figures) {
 		return "", nil
 	}
-	inv := r.Testbed().Inventory()
+	topo := r.Testbed().Inventory().Topology()
 	t := obs.timeline
-	s := t.schedule(base, r.pace(t))
-	s.Lag.Hitch = longest / 2
-	shaken, err := r.replay(setup, base, s)
-	if err != nil {
-		return "", err
+	covers := func(s placement.Schedule, less bool) (bool, error) {
+		other, err := r.replay(setup, base, s)
+		return err == nil && other != nil && !off(ph.Figures, alternative{figures(other[span], topo, base), less}), err
 	}
-	if shaken != nil && !off(ph.Figures, alternative{figures(shaken[span], inv.Topology(), base), true}) {
+	shaken := t.schedule(base, r.pace(t))
+	shaken.Lag.Hitch = longest / 2
+	if ok, err := covers(shaken, true); ok || err != nil {
 		return fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
-			human.Quantity(s.Lag.Hitch, "s")), nil
+			human.Quantity(shaken.Lag.Hitch, "s")), err
 	}
 	stood := 0 // their processes, and the testbed's
 	for _, x := range obs.stalls {
@@ -258,46 +258,56 @@ func (r *run) tipped(setup testbed.Setup, base Baseline, obs observation, span i
 			stood++
 		}
 	}
-	if stood == 0 || !abreast(setup, ph) {
+	apart := t.schedule(base, r.pace(t))
+	if stood == 0 || !scatter(apart, setup, r.Testbed().Inventory(), ph) {
 		return "", nil
 	}
-	steady, err := remember(r, "predicted", []any{setup, base, ph.Jobs, spec.Predictors[:1]}, func() ([]*placement.Prediction, error) {
-		return predict(inv, setup, base, ph.Jobs, spec.Predictors[:1])
-	})
-	if err != nil || off(ph.Figures, alternative{figures(steady[0], inv.Topology(), base), false}) {
+	if ok, err := covers(apart, false); !ok || err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("what jobs of one rate get depends on how far apart they are, which changes where somebody stands still, as happened %d times: they may be where this was measured", stood), nil
+	return fmt.Sprintf("what jobs get that index a memory by PSN depends on how far apart they are, which changes where somebody stands still, as happened %d times: they may be where this was measured; another switch.addressing, or windows that fit into the memory together, have one state", stood), nil
 }
 
-// abreast says whether two jobs of a phase stay as far apart as they are, as long as nobody stands still: at a rate of
-// which it is predicted that it is the same, in a memory that both index by PSN.
-func abreast(setup testbed.Setup, ph *results.Phase) bool {
+// scatter has jobs of a phase begin at any time within a turn of a memory that they share and index by PSN, at the rates
+// that are measured: they are as far apart then as at random. It reports false where none do.
+func scatter(s placement.Schedule, setup testbed.Setup, inv *inventory.Inventory, ph *results.Phase) bool {
 	if a := setup.Settings.Addressing; setup.Settings.Mode == "synchronous" || a != "linear" && a != "atp" {
 		return false
 	}
-	meet := func(a, b placement.JobPlan) bool {
-		for _, x := range a.Tree {
-			if x.Aggregate && slices.ContainsFunc(b.Tree, func(y placement.TreeNode) bool { return y.Aggregate && y.Switch == x.Switch }) {
-				return true
-			}
+	some := false
+	shared := map[string]bool{} // switches at which one before aggregates
+	for _, j := range setup.Plan.Jobs {
+		rate := measured(ph.Figures, "goodput", j.Name)
+		if rate == 0 || !slices.Contains(ph.Jobs, j.Name) {
+			continue
 		}
-		return false
-	}
-	jobs := setup.Plan.Jobs
-	for i, a := range jobs {
-		for _, b := range jobs[:i] {
-			if !slices.Contains(ph.Jobs, a.Name) || !slices.Contains(ph.Jobs, b.Name) || !meet(a, b) {
+		turn := 0.0
+		for _, n := range j.Tree {
+			if !n.Aggregate {
 				continue
 			}
-			va, _ := predicted(ph.Figures, "goodput", a.Name)
-			vb, _ := predicted(ph.Figures, "goodput", b.Name)
-			if va.Value > 0 && math.Abs(va.Value-vb.Value) < sameRate*va.Value {
-				return true
+			if sw, ok := inv.Switch(n.Switch); ok && shared[n.Switch] {
+				slots := placement.Aggregators(sw, setup.Settings.Aggregators)
+				turn = max(turn, float64(slots)*float64(32*setup.Settings.Lanes)/rate)
 			}
+			shared[n.Switch] = true
+		}
+		if times := s.Jobs[j.Name]; turn > times.Within {
+			times.Within = turn
+			s.Jobs[j.Name], some = times, true
 		}
 	}
-	return false
+	return some
+}
+
+// measured is what a testbed measured of a metric among figures; 0: nothing.
+func measured(among []results.Figure, metric, of string) float64 {
+	for _, f := range among {
+		if f.Kind == results.Measured && f.Metric == metric && f.Of == of {
+			return f.Value
+		}
+	}
+	return 0
 }
 
 // predicted is what Occupancy predicts of a metric among figures, if it does.
@@ -310,9 +320,6 @@ func predicted(among []results.Figure, metric, of string) (f results.Figure, ok 
 	}
 	return among[i], true
 }
-
-// sameRate is by how much, as a part of it, predicted rates differ of which it may be said that they are the same.
-const sameRate = 0.01
 
 // alternative is what a phase may come to besides what is predicted of it, and whether of goodputs and shares only what is
 // less counts.

@@ -1,11 +1,13 @@
 package jobs
 
 import (
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -182,12 +184,13 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// Jobs of one rate that index a memory by PSN stay as far apart as they are.
-func TestAbreast(t *testing.T) {
-	_, setup := judging(t, `
+// TestScatter: jobs that index a memory by PSN are as far apart as at random where they begin within a turn of it.
+func TestScatter(t *testing.T) {
+	r, setup := judging(t, `
 inventory = "pair.toml"
 [switch]
-addressing = "linear"
+aggregators = 1000
+lanes = 100
 [[job]]
 name = "A"
 hosts = ["h1", "h2"]
@@ -205,27 +208,35 @@ ps = "h3"
 	phase := func(a, b, c float64, jobs ...string) *results.Phase {
 		ph := &results.Phase{Jobs: jobs}
 		for job, v := range map[string]float64{"A": a, "B": b, "C": c} {
-			ph.Figures = append(ph.Figures, results.Figure{Metric: "goodput", Of: job, Kind: results.Predicted, Predictor: placement.Occupancy, Value: v})
+			ph.Figures = append(ph.Figures, results.Figure{Metric: "goodput", Of: job, Kind: results.Measured, Value: v})
 		}
 		return ph
 	}
 	for _, c := range []struct {
-		name string
-		as   string
-		ph   *results.Phase
-		want bool
+		name     string
+		as, mode string
+		ph       *results.Phase
+		within   float64 // that B begins, s; the others: 10 ms
 	}{
-		{"of one rate", "linear", phase(100, 100.5, 7, "A", "B", "C"), true},
-		{"in slots of their own", "atp", phase(100, 100.5, 7, "A", "B"), true},
-		{"in any slot", "pool", phase(100, 100.5, 7, "A", "B"), false},
-		{"of two rates", "linear", phase(100, 110, 7, "A", "B"), false},
-		{"one of them alone", "linear", phase(100, 100, 7, "A"), false},
-		{"beside one that is not summed up", "linear", phase(100, 110, 100, "A", "B", "C"), false},
-		{"of which nothing is known", "linear", phase(0, 0, 0, "A", "B"), false},
+		{"by PSN", "linear", "statistical", phase(1e6, 3.2e6, 7, "A", "B", "C"), 1},
+		{"in slots of their own, from some on", "atp", "statistical", phase(1e6, 1.6e6, 7, "A", "B"), 2},
+		{"in a turn that is shorter than what nobody knows", "linear", "statistical", phase(1e9, 1e9, 7, "A", "B"), .01},
+		{"in any slot", "pool", "statistical", phase(1e6, 3.2e6, 7, "A", "B"), .01},
+		{"by a hash", "hash", "statistical", phase(1e6, 3.2e6, 7, "A", "B"), .01},
+		{"in slots that are reserved", "linear", "synchronous", phase(1e6, 3.2e6, 7, "A", "B"), .01},
+		{"one of them alone", "linear", "statistical", phase(1e6, 3.2e6, 7, "B", "C"), .01},
+		{"of which nothing came", "linear", "statistical", phase(1e6, 0, 7, "A", "B"), .01},
 	} {
-		setup.Settings.Addressing = c.as
-		if got := abreast(setup, c.ph); got != c.want {
+		setup.Settings.Addressing, setup.Settings.Mode = c.as, c.mode
+		s := placement.Schedule{Jobs: map[string]flow.Times{}}
+		for _, j := range setup.Plan.Jobs {
+			s.Jobs[j.Name] = flow.Times{Within: .01}
+		}
+		if got := scatter(s, setup, r.Testbed().Inventory(), c.ph); got != (c.within > .01) {
 			t.Errorf("%s: %v", c.name, got)
+		}
+		if a, b, c3 := s.Jobs["A"].Within, s.Jobs["B"].Within, s.Jobs["C"].Within; a != .01 || math.Abs(b-c.within) > 1e-9 || c3 != .01 {
+			t.Errorf("%s: A begins within %v s, B within %v, C within %v; want B within %v", c.name, a, b, c3, c.within)
 		}
 	}
 }
