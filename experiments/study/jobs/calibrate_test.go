@@ -5,9 +5,11 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 )
 
 // TestSurest: of calibrations that a machine disturbs that one counts whose worst value is the surest.
@@ -76,5 +78,16 @@ func TestUnsureShares(t *testing.T) {
 	}
 	if f := got["A@tor2"]; !near(f.Lo, .98) || f.Hi != 1 {
 		t.Errorf("share of %v to %v, want .98 to 1", f.Lo, f.Hi)
+	}
+}
+
+// TestTimed: processes of a lab are held to the round trips that were calibrated there, those of an emulation to its topology.
+func TestTimed(t *testing.T) {
+	base := Baseline{RTTs: map[string]float64{"A": 250e-6}}
+	for pace, want := range map[testbed.Pace]time.Duration{{}: 250 * time.Microsecond, {Within: time.Second}: 0} {
+		setup := testbed.Setup{Workloads: []testbed.Workload{{Job: placement.JobPlan{Name: "A"}}, {Job: placement.JobPlan{Name: "B"}}}}
+		if timed(setup, pace, base); setup.Workloads[0].Trip != want || setup.Workloads[1].Trip != 0 {
+			t.Errorf("%+v: %v, want %v", pace, setup.Workloads, want)
+		}
 	}
 }
