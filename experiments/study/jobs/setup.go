@@ -48,7 +48,7 @@ func timed(setup testbed.Setup, pace testbed.Pace, base Baseline) {
 	}
 	for i := range setup.Workloads {
 		w := &setup.Workloads[i]
-		w.Trip = time.Duration(base.RTTs[w.Job.Name] * float64(time.Second))
+		w.Trip = time.Duration(math.Round(base.RTTs[w.Job.Name] * 1e9))
 	}
 }
 
