@@ -61,6 +61,10 @@ type (
 	Settled interface {
 		Uses(p Planned, inv *inventory.Inventory) (hosts, switches []string)
 	}
+	// Switched says whose packets switches have to know, and what to write so that they need not; "": nobody's.
+	Switched interface {
+		Switched() (of, use string)
+	}
 	// Simulator does one repeat of a point in virtual time by itself, without a testbed.
 	Simulator interface {
 		Simulate(ctx context.Context, s *spec.Spec, repeat int) (*Repetition, error)
