@@ -309,14 +309,22 @@ func (d *deployment) newJob(jp placement.JobPlan, w testbed.Workload, epoch uint
 	if err != nil {
 		return nil, err
 	}
+	j.agents = newAgents(jp.Name, configs, d.onSample)
 	for _, c := range configs {
-		a := newAgent(c.title, jp.Name, c.of, c.host, c.config.Beat, d.onSample)
-		a.ps = c.config.Role == "ps"
-		j.agents = append(j.agents, a)
 		j.configs = append(j.configs, c.config)
 	}
 	j.left.Store(int32(len(j.workers())))
 	return j, nil
+}
+
+// newAgents are those of a job, of which none runs yet.
+func newAgents(job string, configs []agentConfig, onSample func(*remoteAgent, *agent.Event)) (out []*remoteAgent) {
+	for _, c := range configs {
+		a := newAgent(c.title, job, c.of, c.host, c.config.Beat, onSample)
+		a.ps = c.config.Role == "ps"
+		out = append(out, a)
+	}
+	return out
 }
 
 // launch starts the agents of jobs and waits until every one of them is ready and its

@@ -202,3 +202,29 @@ func TestLateInLab(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentsOfAJob: a job has ended when its workers have. Its PS goes on answering, and is late with results, not with sends.
+func TestAgentsOfAJob(t *testing.T) {
+	j := &runningJob{done: make(chan struct{}), agents: newAgents("A", []agentConfig{
+		{"ps A", "A/ps", "h3", agent.Config{Role: "ps"}}, {"worker A/0", "A/0", "h1", agent.Config{Role: "worker"}},
+	}, nil)}
+	ps, worker := j.agents[0], j.agents[1]
+	if got := j.workers(); len(got) != 1 || got[0] != worker || ps.does() != "results" || worker.does() != "paced sends" {
+		t.Errorf("%d workers; the PS %s, the worker %s", len(got), ps.does(), worker.does())
+	}
+	ended := func() bool {
+		select {
+		case <-j.done:
+			return true
+		default:
+			return false
+		}
+	}
+	j.left.Store(1)
+	if j.ended(ps); ended() {
+		t.Error("it has ended with its PS")
+	}
+	if j.ended(worker); !ended() {
+		t.Error("it has not ended with its worker")
+	}
+}
