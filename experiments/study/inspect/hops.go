@@ -306,7 +306,9 @@ type underway struct {
 func (in *Inspection) lostOnTheWay(from float64) underway {
 	seen := map[[2]string]bool{}
 	u := underway{map[string]float64{}, map[string]float64{}, map[string]float64{}, in.places()}
-	u.other[""] = in.Lost // of the testbed itself: nobody knows where
+	if !in.unknown() {
+		u.other[""] = in.Lost // of the testbed itself: nobody knows where
+	}
 	sums := map[string]map[string]float64{"lost": u.lost, "doubled": u.doubled, "other": u.other}
 	for r := range in.Readings.All() {
 		id := [2]string{r.Metric, r.Of}
@@ -393,6 +395,9 @@ func Swallowed(health []results.Trouble) (n float64) {
 	return n
 }
 
+// unknown says that the testbed lost frames itself that nobody counted: what is missing may be these, and need not.
+func (in *Inspection) unknown() bool { return math.IsInf(in.Lost, 1) }
+
 // from is when the first job began, on the run's clock.
 func (in *Inspection) from() float64 {
 	from := in.From
@@ -435,10 +440,14 @@ func (in *Inspection) Handed() (out []results.Finding) {
 		all = append(all, hops...)
 	}
 	once := in.Once
-	find := func(h hop, what string) {
+	find := func(h hop, lacks bool, what string) {
 		f := results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what}
-		if once && in.anew(h, way) {
+		switch {
+		case once && in.anew(h, way):
 			f.Outcome = results.Inconclusive // it may be why
+		case lacks && in.unknown():
+			f.Outcome = results.Inconclusive
+			f.What += "; but the testbed lost frames itself, and nobody knows how many"
 		}
 		out = append(out, f)
 	}
@@ -449,11 +458,11 @@ func (in *Inspection) Handed() (out []results.Finding) {
 		gone, more, anything := way.at(h.between)
 		gone += anything
 		if n := h.missing(gone, more); n != 0 && h.inside {
-			find(h, fmt.Sprintf("what became of %.0f packets of job %s is not told by %s: %.0f arrived there, and %s add up to %.0f", math.Abs(n), h.job, h.to, h.sent, h.from, h.received))
+			find(h, false, fmt.Sprintf("what became of %.0f packets of job %s is not told by %s: %.0f arrived there, and %s add up to %.0f", math.Abs(n), h.job, h.to, h.sent, h.from, h.received))
 		} else if n > 0 {
-			find(h, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, reckoned(gone, "lost")))
+			find(h, true, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, reckoned(gone, "lost")))
 		} else if n < 0 {
-			find(h, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
+			find(h, false, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
 		}
 		if h.inside {
 			continue
@@ -484,7 +493,7 @@ func (in *Inspection) Handed() (out []results.Finding) {
 	least, most := within(way.lost, alone)-doubled, lost-within(way.doubled, alone) // that may be missing, rings' packets beside or not
 	if missing := sum.sent - sum.received; missing > most+late+sum.spared+other || missing < least-late {
 		h := all[worst]
-		find(h, fmt.Sprintf("from hop to hop %.0f packets are missing, and ports say that they lost %.0f and doubled %.0f%s: somebody counts wrongly; the difference is largest where job %s's packets pass from %s (%.0f) to %s (%.0f)",
+		find(h, missing > most, fmt.Sprintf("from hop to hop %.0f packets are missing, and ports say that they lost %.0f and doubled %.0f%s: somebody counts wrongly; the difference is largest where job %s's packets pass from %s (%.0f) to %s (%.0f)",
 			missing, lost, doubled, besideRings(lost-within(way.lost, alone)), h.job, h.from, h.sent, h.to, h.received))
 	}
 	return out

@@ -144,7 +144,9 @@ func TestHandedOver(t *testing.T) {
 		{name: "a switch does nothing with what arrived, and cables lose", inside: 10, counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500}, says: "is not told by switch tor1"},
 		{name: "a worker forgets what arrived", counts: map[string]float64{"worker_psns A/0": n - 50, "worker_duplicates A/0": 20, "worker_stray A/0": 20}, says: "is not told by worker A/0"},
 		{name: "the testbed says that it lost some", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 3}, swallow: 3},
-		{name: "the testbed does not know how many it lost", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500}, swallow: math.Inf(1)},
+		{name: "the testbed does not know how many it lost", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500}, swallow: math.Inf(1),
+			says: "500 packets of job A went without a trace: workers A/0, A/1 sent 20000, switch tor1 received 19500, and nothing was counted as lost; but the testbed lost frames itself, and nobody knows how many"},
+		{name: "the testbed does not know how many it lost, and nobody lacks any", swallow: math.Inf(1)},
 		{name: "the testbed says that it lost fewer", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 5}, swallow: 3, says: "2 packets of job A went without a trace"},
 		{name: "resends of the last moment, and a PS loses what arrived", counts: map[string]float64{"worker_resends A/0": 400, "worker_arrived A/ps": n - 5}, says: "what became of 5 packets of job A is not told by its PS on host h3"},
 		{name: "what a PS could not read", counts: map[string]float64{"worker_arrived A/ps": n - 10, "worker_stray A/ps": 10}},
@@ -255,7 +257,7 @@ func TestHandedOver(t *testing.T) {
 				return
 			}
 			want := results.Fail
-			if c.open {
+			if c.open || math.IsInf(c.swallow, 1) {
 				want = results.Inconclusive
 			}
 			if len(got) == 0 || got[0].Outcome != want || got[0].Code != results.CodeCounters || !strings.Contains(got[0].What, c.says) {
