@@ -93,7 +93,7 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 			c.inconclusive("nothing to hold it against: no " + e.Metric + " figure" + ofGlob(e.Of))
 			checks = append(checks, c)
 		case e.Statistic == "mean" || e.Statistic == "max":
-			checks = append(checks, excused(aggregate(e, each), each))
+			checks = append(checks, aggregated(e, each))
 		case e.Statistic == Correlation:
 			checks = append(checks, excused(correlate(e, each), each))
 		default:
@@ -334,6 +334,7 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 		void := map[string][]Figure{}  // predicted of unsound repeats, each as it ran
 		missing := map[string]string{} // here, or in what it is held against
 		unfit := map[string]string{}   // why what it is held against has no figure
+		unseen := map[string]bool{}    // what is predicted of a sound repeat that has no figure of it
 		var absent []string
 		largest := 0.0
 		repeats, dropped, reason, code, stood := 0, 0, "", "", ""
@@ -369,14 +370,14 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 				if f.Metric != e.Metric {
 					continue
 				}
-				into := observed
+				into, lacks := observed, false
 				switch {
 				case f.Kind == Predicted && f.Predictor != e.Predictor:
 					continue
 				case f.Kind == Predicted:
 					largest = max(largest, math.Abs(f.Value))
 					if into = predicted; why != "" || !measures(&p.Phases[phase], f) {
-						into = void // it is of what nobody has measured, or may judge
+						into, lacks = void, why == "" // it is of what nobody has measured, or may judge
 					}
 				case why != "":
 					into = unsound
@@ -387,6 +388,7 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 				if !slices.Contains(order, f.Of) {
 					order = append(order, f.Of)
 				}
+				unseen[f.Of] = unseen[f.Of] || lacks
 				into[f.Of] = append(into[f.Of], f)
 			}
 		}
@@ -446,8 +448,8 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 				if len(predicted[of]) == 0 && unfit[of] != "" {
 					k.Why, k.Code = unfit[of], CodeLimited
 				}
-				if n := repeats - dropped - len(observed[of]); n > 0 && missing[of] != "" && k.Outcome == Pass {
-					k.inconclusive(fmt.Sprintf("%d of %d repeats have no figure: %s", n, repeats, missing[of]))
+				if n := repeats - dropped - len(observed[of]); n > 0 && (missing[of] != "" || unseen[of]) && k.Outcome == Pass {
+					k.inconclusive(fmt.Sprintf("%d of %d repeats have no figure: %s", n, repeats, cmp.Or(missing[of], "it was predicted, and nobody measured it")))
 					k.ok, k.Code = false, CodeNoFigure
 				}
 				if dropped > 0 {
@@ -750,6 +752,26 @@ func (c *Check) decide(lo, hi float64) {
 			c.More = max(int(math.Ceil(r-n-1e-6)), 1)
 		}
 	}
+}
+
+// aggregated is aggregate of figures some of which the testbed may have spoilt: one that fails is left open, unless it did
+// were all of these exact.
+func aggregated(e Expect, each []held) Check {
+	c := aggregate(e, each)
+	if c.Outcome != Fail {
+		return c
+	}
+	sure := slices.Clone(each)
+	for i := range sure {
+		if h := &sure[i]; h.stood != "" {
+			h.inconclusive(h.stood)
+			h.ok = false
+		}
+	}
+	if aggregate(e, sure).Outcome == Fail {
+		return c
+	}
+	return excused(c, each)
 }
 
 // aggregate is the check of a mean or max error over all figures of a block. What is certain
