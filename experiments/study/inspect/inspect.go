@@ -203,9 +203,26 @@ func (in *Inspection) Sums() []results.Finding {
 		case sum.SumsChecked == 0 && sum.Workers > 1 && !sum.Local:
 			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s compared no sums: it got no results%s", sum.Job, in.hosts(sum.Job))})
+		case in.unlooked(sum.Job) > 0: // each worker compares all that it gets, and says in one report how much both are
+			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
+				What: fmt.Sprintf("job %s got %s values that nobody compared with what was sent, and %d that its workers did%s",
+					sum.Job, human.Quantity(in.unlooked(sum.Job), "1"), sum.SumsChecked, in.hosts(sum.Job))})
 		}
 	}
 	return out
+}
+
+// unlooked is how many of the values that workers of a job got they did not compare, of those that say both.
+func (in *Inspection) unlooked(job string) (n float64) {
+	j := in.planned(job)
+	for _, w := range j.Workers {
+		psns, ok := in.Latest("worker_psns", j.Name, w)
+		checked, told := in.Latest("worker_sums_checked", j.Name, w)
+		if ok && told {
+			n += max(0, psns*float64(in.Spec.Switch.Lanes)-checked)
+		}
+	}
+	return n
 }
 
 // What the two ends of a cable may count differently, beyond what may be on its way, before
