@@ -514,6 +514,30 @@ nic = {port = "tor1/[1-6]", rate = "25Gbit/s", delay = "2us"}
 	}
 }
 
+// TestCalibratedBeside: results of workers beside their PS wait for nobody, and hold up nobody.
+func TestCalibratedBeside(t *testing.T) {
+	inv, err := inventory.Parse("rack.toml", []byte(`version = 1
+[[switch]]
+name = "tor1"
+kind = "soft"
+aggregators = 4096
+[[host]]
+name = "h[1-5]"
+nic = {port = "tor1/[1-5]", rate = "25Gbit/s", delay = "2us"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &placement.Plan{Jobs: []placement.JobPlan{{ID: 1, Name: "C", Collective: placement.PS, PS: "h5"}}}
+	for k := range 5 {
+		plan.Jobs[0].Workers = append(plan.Jobs[0].Workers, placement.Worker{Rank: k, Host: fmt.Sprintf("h%d", k+1)})
+	}
+	known, _ := calibratedOn(t, inv, plan)
+	if frame := study.FrameBits(240) / 25e9; math.Abs(known.Crowd-7*frame) > 1e-12 {
+		t.Errorf("it may wait for %g s, want that of four gradients and three results, %g", known.Crowd, 7*frame)
+	}
+}
+
 // TestCalibrated: what an emulation was calibrated to is held to its topology. A PS that answers 30 % late would pass
 // otherwise, with a goodput 23 % less where windows limit it, which is predicted from that.
 func TestCalibrated(t *testing.T) {
