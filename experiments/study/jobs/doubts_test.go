@@ -1,10 +1,12 @@
 package jobs
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/spec/spectest"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -226,6 +228,43 @@ ps = "h3"
 		setup.Settings.Addressing = c.as
 		if got := abreast(setup, c.ph); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// TestCrowded: a plan says of which job it does not know how much later the last packet of a PSN comes than the first one:
+// of a tiny window that is part of each turn, and of a large one the bottleneck is another.
+func TestCrowded(t *testing.T) {
+	for _, c := range []struct {
+		window     int
+		collective string
+		says       bool
+	}{
+		{2, "ps", true},
+		{4096, "ps", false},
+		{2, "ina", false}, // its packets are one on each link
+	} {
+		s := spectest.Pair(t, nil, "1us", fmt.Sprintf(`
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+collective = %q
+window = %d
+`, c.collective, c.window))
+		p := planned(t, s)
+		setup, err := setupOf(s, p.Plan, s.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		predictions, err := predict(s.Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(provisos(s, setup, predictions[0], s.Inventory()), "; ")
+		if says := strings.Contains(got, "windows of job A come round by up to "); says != c.says {
+			t.Errorf("a window of %d, %s: %q", c.window, c.collective, got)
 		}
 	}
 }
