@@ -86,11 +86,7 @@ func chance(m *study.Measurer, setup testbed.Setup, jobs []string) string {
 		if !slices.Contains(jobs, j.Name) || j.Local() || j.Collective == placement.Ring {
 			continue
 		}
-		var again []results.Series
-		for _, w := range j.Workers {
-			again = append(again, m.Series("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)))
-		}
-		f, err := results.Rate(m.Window, results.Sum(again...))
+		f, err := results.Rate(m.Window, again(m.Series, j))
 		if n := f.Value * m.Window.Length(); err != nil || n < fewLosses {
 			return fmt.Sprintf("job %s sent %.0f packets again in this phase: what losses cost is known to 5 %% from some %d on; a longer phase would do", j.Name, n, fewLosses)
 		}

@@ -153,7 +153,9 @@ func TestIntegrity(t *testing.T) {
 			return 1
 		}}, outcome: results.Inconclusive, code: results.CodeCounters, says: []string{"switch tor1", "began again"}},
 		{name: "a switch that claims to have added up", rates: rates{"worker_arrived A/ps": constant(1.9)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"switch tor1", "1.000", "0.100"}},
-		{name: "the same with resends, which count", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5)}, outcome: results.Pass},
+		{name: "the same with resends, which count", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5), "worker_resends A/0": constant(0.5)}, outcome: results.Pass},
+		{name: "the same with resends, of which only the switch knows", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5)},
+			outcome: results.Fail, code: results.CodeCounters, says: []string{"switch tor1", "1.000", "0.500"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := seen(c.rates, c.until)
