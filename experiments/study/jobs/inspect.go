@@ -32,6 +32,12 @@ func inspectionOf(s *spec.Spec, inv *inventory.Inventory, caps testbed.Capabilit
 		Spec: s, Inv: inv, Plan: setup.Plan, Caps: caps, Jobs: obs.summaries, Readings: obs.readings, RTTs: base.RTTs, Stalls: obs.stalls, Early: obs.early,
 		From: math.Inf(1), Phased: len(obs.timeline.events) > 0, Once: true,
 	}}
+	if setup.Plan != nil {
+		in.Iteration = map[string]float64{}
+		for i, j := range setup.Plan.Jobs {
+			in.Iteration[j.Name] = message(setup.Workloads[i], s.Switch.Lanes)
+		}
+	}
 	for _, e := range obs.timeline.events {
 		if !e.stop {
 			in.From = min(in.From, e.begun.Seconds())
@@ -46,7 +52,7 @@ func (r *run) integrity(setup testbed.Setup, base Baseline, obs observation, poi
 	in := inspectionOf(r.Spec, inv, caps, setup, base, obs)
 	in.Lost = inspect.Swallowed(point.Health)
 	in.damaged = in.damaged || r.overflows(setup, base, obs)
-	out := slices.Concat(in.progress(), heldUp(point.Health), in.missed(), in.unmeasured(point.Labels), in.calibrated(), in.Work(), in.iterated(), in.Sums(),
+	out := slices.Concat(in.progress(), heldUp(point.Health), in.missed(), in.unmeasured(point.Labels), in.calibrated(), in.Work(), in.Sums(),
 		inspect.Crossed(point.Health, inv.Topology(), obs.readings), in.received(), in.Handed(), in.claims())
 	stopped := in.stopped()
 	if len(out)+len(stopped) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
@@ -362,36 +368,13 @@ func (in *inspection) quietPS(j placement.JobPlan, when results.Span) string {
 	return ""
 }
 
-// iterated finds workers that say that they did more iterations than the results they got are enough for: rates of
-// iterations, and times of jobs, would be of less than was asked for.
-func (in *inspection) iterated() (out []results.Finding) {
-	if in.Caps.Kind != results.Measured {
-		return nil // a model has parts of packets
-	}
-	for _, j := range in.setup.Plan.Jobs {
-		if j.Collective == placement.Ring || j.Local() {
-			continue // a ring counts messages, not packets
-		}
-		psns := message(in.workload(j.Name), in.Spec.Switch.Lanes)
-		for _, w := range j.Workers {
-			did, ok := in.Latest("worker_iterations", j.Name, w)
-			got, told := in.Latest("worker_psns", j.Name, w)
-			if ok && told && got < did*psns {
-				out = append(out, results.Finding{Name: study.AllDone, Code: results.CodeIterations, Of: j.Name, Outcome: results.Fail,
-					What: fmt.Sprintf("worker %s/%d on host %s says that it did %.0f iterations of %.0f PSNs, and that it got results of %.0f PSNs", j.Name, w.Rank, w.Host, did, psns, got)})
-			}
-		}
-	}
-	return out
-}
-
 // message is of how many PSNs an iteration is, the last of which is padded; 0 of a stream, which has none.
 func message(w testbed.Workload, lanes int) float64 {
 	bytes := 0.0
 	for _, l := range layers(w) {
 		bytes += l.Bytes
 	}
-	return math.Ceil(bytes / float64(4*lanes))
+	return study.PSNs(bytes, lanes)
 }
 
 // received compares what each end of a job says of the same packets.

@@ -64,7 +64,7 @@ func seen(rates map[string]func(t float64) float64, until map[string]float64) *i
 }
 
 func (in *inspection) all() []results.Finding {
-	return slices.Concat(in.progress(), in.Work(), in.iterated(), in.Sums(), in.received(), in.claims())
+	return slices.Concat(in.progress(), in.Work(), in.Sums(), in.received(), in.claims())
 }
 
 // between is a rate that is 1 but for the time from a to b.
@@ -134,8 +134,8 @@ func TestIntegrity(t *testing.T) {
 		{name: "half the iterations", rates: rates{"worker_iterations A/1": constant(0.001)},
 			change:  func(in *inspection) { in.Jobs[0].Asked, in.Jobs[0].Iterations = 8000, 8 },
 			outcome: results.Fail, code: results.CodeIterations, says: []string{"8 iterations of 8000", "worker A/1 on host h2 did"}},
-		{name: "iterations of one PSN", change: func(in *inspection) { in.setup.Workloads[0].Message = 960 }, outcome: results.Pass},
-		{name: "iterations that took fewer PSNs than they have", change: func(in *inspection) { in.setup.Workloads[0].Message = 961 },
+		{name: "iterations of one PSN", change: func(in *inspection) { in.Iteration["A"] = 1 }, outcome: results.Pass},
+		{name: "iterations that took fewer PSNs than they have", change: func(in *inspection) { in.Iteration["A"] = 2 },
 			outcome: results.Fail, code: results.CodeIterations, says: []string{"worker A/0 on host h1 says that it did 8000 iterations of 2 PSNs, and that it got results of 8000 PSNs"}},
 		{name: "wrong sums", rates: rates{"worker_sum_errors A/1": constant(0.01)}, change: func(in *inspection) { in.Jobs[0].SumErrors = 40 },
 			outcome: results.Fail, code: results.CodeSums, says: []string{"40 of 1000", "only worker A/1 on host h2 got wrong ones: what carries results to it alone, or, since they are few, switch tor1"}},
