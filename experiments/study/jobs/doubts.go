@@ -47,7 +47,7 @@ func brief(length float64, p *placement.Prediction) string {
 			trip += 8 * j.Queue / j.WireRate
 		}
 		if length < fewTrips*trip {
-			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration would do",
+			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration, or jobs that send for longer where they say how long, would do",
 				human.Quantity(length, "s"), j.Name, human.Quantity(trip, "s"))
 		}
 	}
