@@ -72,23 +72,33 @@ func (j *JobPlan) Packets() (all []int) {
 }
 
 // crowd is Resolved's, of a job: at the fullest link of gradients, and at that of results, the last of a PSN waits
-// for all others. Results of INA are one packet on each link.
+// for all others. Results of INA are one packet on each link, and those of workers beside their PS are on none.
+//
+// At least one of the two waits is always there where workers are equally far away: who waits for nobody with its
+// gradient is answered when the last has arrived. Both are, in the worst case: results come one after the other, but
+// gradients of a rate limit that leave at random places meet those of PSNs before.
 func (b *problem) crowd(f *flow.Job, j *JobPlan) float64 {
 	if j.Collective == Ring {
 		return 0
 	}
+	var beside uint64
+	for _, w := range j.Workers {
+		if j.Beside(w) {
+			beside |= 1 << w.Rank
+		}
+	}
 	var up, down float64
 	for k, packets := range j.Packets() {
-		wait := func(link int) float64 {
+		wait := func(link, packets int) float64 {
 			if link == flow.None || b.topo.Links[link].Rate <= 0 {
 				return 0
 			}
 			return float64(packets-1) * f.Packet / float64(b.topo.Links[link].Rate)
 		}
 		n := &f.Nodes[len(j.Workers)+k]
-		up = max(up, wait(n.Up))
+		up = max(up, wait(n.Up, packets))
 		if j.Collective == PS {
-			down = max(down, wait(n.Down))
+			down = max(down, wait(n.Down, packets-bits.OnesCount64(j.Tree[k].Expect&beside)))
 		}
 	}
 	return up + down

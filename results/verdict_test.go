@@ -480,6 +480,64 @@ func TestStoodStill(t *testing.T) {
 	}
 }
 
+// TestStoodStillElsewhere: a phase in which the testbed stood still excuses no other phase in a mean or maximum of both.
+func TestStoodStillElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		sound, stood float64 // measured where .5 is predicted
+		want         results.Outcome
+	}{
+		{"all is well", .5, .5, results.Pass},
+		{"off where it stood still", .5, .1, results.Inconclusive},
+		{"off where it did not", .1, .5, results.Fail},
+		{"off in both", .1, .1, results.Fail},
+		{"not by enough without the other", .46, .1, results.Inconclusive},
+	} {
+		for _, statistic := range []string{"mean", "max"} {
+			if statistic == "max" && c.sound == .46 {
+				continue // it is enough
+			}
+			p := resultstest.One(c.sound, .001, .5, 20)
+			still := resultstest.One(c.stood, .001, .5, 20).Phases[0]
+			still.Stood = "switch tor1 stood still"
+			p.Phases = append(p.Phases, still)
+			e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Statistic: statistic, Tolerance: .03, Gate: true}
+			if checks, outcome, _ := results.Judge([]results.Expect{e}, []results.Point{p}); outcome != c.want {
+				t.Errorf("%s, %s: %s, want %s: %+v", c.name, statistic, outcome, c.want, checks)
+			}
+		}
+	}
+}
+
+// TestRepeatsWithoutFigure: what only some repeats have measured is not known of the others, whether these say why or not.
+func TestRepeatsWithoutFigure(t *testing.T) {
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}
+	for _, c := range []struct {
+		name   string
+		change func(ph *results.Phase)
+		want   results.Outcome
+	}{
+		{"all have it", func(*results.Phase) {}, results.Pass},
+		{"one was predicted, and not measured", func(ph *results.Phase) { ph.Figures = ph.Figures[1:] }, results.Inconclusive},
+		{"one was not, and says why", func(ph *results.Phase) {
+			ph.Figures, ph.Missing = nil, []results.Missing{{Metric: "share", Of: "A@tor1", Why: "no readings"}}
+		}, results.Inconclusive},
+		{"one has nothing of the kind", func(ph *results.Phase) { ph.Figures = nil }, results.Pass},
+	} {
+		var points []results.Point
+		for repeat := range 3 {
+			p := resultstest.One(.5, .001, .5, 20)
+			if p.Repeat = repeat; repeat == 1 {
+				c.change(&p.Phases[0])
+			}
+			points = append(points, p)
+		}
+		if checks, outcome, _ := results.Judge([]results.Expect{e}, points); outcome != c.want {
+			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
+		}
+	}
+}
+
 // A rate that is off by no more than frames were late is the machine's, perhaps; one that is further
 // off is not, and neither is a share.
 func TestLateFrames(t *testing.T) {

@@ -113,6 +113,9 @@ type Workload struct {
 	Iterations int64         // 0: until stopped
 	Slots      int           // atp addressing: W
 	RTO        time.Duration // 0: a multiple of the path's round trip
+	// Trip is how long a packet and its answer were measured to take, where no topology says it: hosts of a lab take longer
+	// than its cables. What is late by a part of it makes a window carry that part less. 0: as Beat has it.
+	Trip time.Duration
 }
 
 // Layer is one gradient tensor of a model profile.

@@ -57,14 +57,23 @@ func Check(s *spec.Spec, driver string) error {
 }
 
 // checkScripted reports jobs of ours where a switch has a data plane of its own: it forwards
-// unicast at most.
+// unicast at most, and counts nothing of them.
 func checkScripted(s *spec.Spec) error {
 	i := slices.IndexFunc(s.Inventory().Switches, func(sw inventory.Switch) bool { return sw.Kind == inventory.Scripted })
 	ours := slices.IndexFunc(s.Jobs, func(j spec.Job) bool { return j.Collective != "ring" })
-	if i < 0 || ours < 0 {
+	known, _ := s.Study().(study.Switched)
+	of, use := "", `use [[program]], or collective = "ring"`
+	switch {
+	case i < 0:
+	case ours >= 0:
+		of = "job " + s.Jobs[ours].Name
+	case known != nil:
+		of, use = known.Switched()
+	}
+	if of == "" {
 		return nil
 	}
-	return blame.Switch(s.Inventory().Switches[i].Name, fmt.Errorf("it is driven by a script, which knows nothing of the packets of job %s; use [[program]], or collective = \"ring\": %w", s.Jobs[ours].Name, errors.ErrUnsupported))
+	return blame.Switch(s.Inventory().Switches[i].Name, fmt.Errorf("it is driven by a script, which knows nothing of the packets of %s; %s: %w", of, use, errors.ErrUnsupported))
 }
 
 // checkSwitches reports points that want switches which are not here, or of them what they

@@ -140,3 +140,40 @@ func TestCeilingOf(t *testing.T) {
 		}
 	}
 }
+
+// TestBMv2Refuses: what switches that are BMv2 cannot do, or do not count, is refused before anything is emulated.
+func TestBMv2Refuses(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	inv, err := inventory.Parse("rack.toml", []byte(askedRack))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := func(how string) *spec.Spec {
+		s, err := kinds.Parse("exp.toml", []byte(askedJob+"[emulation]\nswitch = \"bmv2\"\n[[link_state]]\nof = \"h1->tor1\"\n"+how+"\n"), inv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	trees, err := kinds.Load("../mina-pairs.toml", "emulation.switch=bmv2", "emulation.offload=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const uncounted, exclusive, missing = "cables that lose or double packets between switches that are BMv2", "exclusive trees in switches that are BMv2", "simple_switch_grpc is not on PATH"
+	for _, c := range []struct {
+		name, want string
+		s          *spec.Spec
+	}{
+		{"cables that lose", uncounted, damaged("loss = 0.01")},
+		{"cables that double", uncounted, damaged("duplicate = 0.01")},
+		{"cables that hold back, which changes no count", missing, damaged("reorder = 0.01\nreorder_by = \"1ms\"")},
+		{"trees", exclusive, trees},
+	} {
+		if err := Check(c.s, "netns"); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		if err := Check(c.s, "sim"); err != nil {
+			t.Errorf("%s, in the model: %v", c.name, err)
+		}
+	}
+}

@@ -9,6 +9,7 @@ package study
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,10 @@ type (
 	// Settled knows before it runs which hosts and switches it uses.
 	Settled interface {
 		Uses(p Planned, inv *inventory.Inventory) (hosts, switches []string)
+	}
+	// Switched says whose packets switches have to know, and what to write so that they need not; "": nobody's.
+	Switched interface {
+		Switched() (of, use string)
 	}
 	// Simulator does one repeat of a point in virtual time by itself, without a testbed.
 	Simulator interface {
@@ -127,6 +132,8 @@ type Placed struct {
 	Begun  map[string]float64
 	Beside bool // others' packets pass the same ports
 	Once   bool // no job comes again under its name
+	// Iteration is of how many PSNs one of a job is, by its name in the plan, as far as that is known.
+	Iteration map[string]float64
 	// Readings are what was counted of what is handed over, under the names of the study's counters.
 	Readings results.Readings
 }
@@ -191,6 +198,9 @@ func handedOver(metric string) bool {
 // FrameBits is the size of a packet of gradients with so many lanes on the wire in bits, Ethernet header
 // in, preamble and FCS out.
 func FrameBits(lanes int) float64 { return 8 * float64(placement.INAOverhead+4*lanes) }
+
+// PSNs is of how many packets with so many lanes a message of gradients is, the last of them padded.
+func PSNs(bytes float64, lanes int) float64 { return math.Ceil(bytes / float64(4*lanes)) }
 
 // Factors are what computing times and gradients are multiplied by on a testbed.
 func Factors(scale results.Scale) (times, bytes float64) {

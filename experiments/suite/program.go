@@ -35,18 +35,8 @@ func NightOfEnvironment() *results.NightRun {
 	return n
 }
 
-// Run implements Runner. When ctx is done the process is interrupted, so that it takes its
-// testbed down, and killed after Grace. It does not outlive this one.
-func (p Program) Run(ctx context.Context, r Request) Ended {
-	log, err := os.Create(r.Log)
-	if err != nil {
-		return Ended{Crashed: true, Message: err.Error()}
-	}
-	defer log.Close()
-	night, err := json.Marshal(r.Night)
-	if err != nil {
-		return Ended{Crashed: true, Message: err.Error()}
-	}
+// args are what it is called with for a request.
+func (p Program) args(r Request) []string {
 	args := []string{"run", "--on", r.Item.Driver, "--runs", r.Root}
 	if r.Item.Driver == "lab" { // what the item before could not undo stays leased for a while
 		args = append(args, "--wait", "2m")
@@ -60,12 +50,26 @@ func (p Program) Run(ctx context.Context, r Request) Ended {
 	for _, set := range r.Item.Set {
 		args = append(args, "--set", set)
 	}
-	args = append(args, r.Item.Path)
+	return append(args, r.Item.Path)
+}
+
+// Run implements Runner. When ctx is done the process is interrupted, so that it takes its
+// testbed down, and killed after Grace. It does not outlive this one.
+func (p Program) Run(ctx context.Context, r Request) Ended {
+	log, err := os.Create(r.Log)
+	if err != nil {
+		return Ended{Crashed: true, Message: err.Error()}
+	}
+	defer log.Close()
+	night, err := json.Marshal(r.Night)
+	if err != nil {
+		return Ended{Crashed: true, Message: err.Error()}
+	}
 	path, name := p.Path, p.Path
 	if path == "" { // under its own name, by which it knows what it is
 		path, name = "/proc/self/exe", os.Args[0]
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, path, p.args(r)...)
 	cmd.Args[0] = name
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), nightVariable+"="+string(night), "INABENCH_OUTPUT=text", "INABENCH_RUN_ON=", "INABENCH_SWITCH=")

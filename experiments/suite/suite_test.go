@@ -523,3 +523,20 @@ precision = "5%"
 		}
 	}
 }
+
+// TestArgs: a run of a suite is that of a command line. One in a lab waits for what the one before could not undo.
+func TestArgs(t *testing.T) {
+	for want, r := range map[string]Request{
+		"run --on sim --runs r a.toml": {Item: Item{Driver: "sim", Path: "a.toml"}, Root: "r"},
+		"run --on netns --runs r --repeat 3 --quick --set a=1 --set b=2 a.toml": {
+			Item: Item{Driver: "netns", Path: "a.toml", Repeats: 3, Quick: true, Set: []string{"a=1", "b=2"}}, Root: "r"},
+		"run --on lab --runs r --wait 2m a.toml": {Item: Item{Driver: "lab", Path: "a.toml"}, Root: "r"},
+	} {
+		if got := strings.Join(Program{}.args(r), " "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := (Program{Args: []string{"-v"}}).args(Request{Item: Item{Driver: "sim", Path: "a.toml"}}); got[len(got)-2] != "-v" {
+		t.Errorf("%q, want its own arguments before the path", got)
+	}
+}

@@ -309,14 +309,22 @@ func (d *deployment) newJob(jp placement.JobPlan, w testbed.Workload, epoch uint
 	if err != nil {
 		return nil, err
 	}
+	j.agents = newAgents(jp.Name, configs, d.onSample)
 	for _, c := range configs {
-		a := newAgent(c.title, jp.Name, c.of, c.host, c.config.Beat, d.onSample)
-		a.ps = c.config.Role == "ps"
-		j.agents = append(j.agents, a)
 		j.configs = append(j.configs, c.config)
 	}
 	j.left.Store(int32(len(j.workers())))
 	return j, nil
+}
+
+// newAgents are those of a job, of which none runs yet.
+func newAgents(job string, configs []agentConfig, onSample func(*remoteAgent, *agent.Event)) (out []*remoteAgent) {
+	for _, c := range configs {
+		a := newAgent(c.title, job, c.of, c.host, c.config.Beat, onSample)
+		a.ps = c.config.Role == "ps"
+		out = append(out, a)
+	}
+	return out
 }
 
 // launch starts the agents of jobs and waits until every one of them is ready and its
@@ -380,7 +388,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
 		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
-		Offload: d.tb.opt.Offload, Beat: testbed.Beat(&jp, d.tb.Topology(), frameBytes(d.setup)),
+		Offload: d.tb.opt.Offload, Beat: beat(&jp, &w, d.tb.Topology(), frameBytes(d.setup)),
 	}
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"
@@ -718,10 +726,17 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	return append(t, d.agentsTrouble(d.tb.Topology(), passed, leftOut)...), err
 }
 
+// beat is the shortest time that matters to a job, by which the lateness of its processes is judged: in a window that is
+// answered after a trip, what leaves late by a part of that takes that part of the figure, be it a gradient or a result.
+// In a lab with cables of microseconds the trip is what hosts make of it, in which they wake up as late as they do.
+func beat(j *placement.JobPlan, w *testbed.Workload, topo *inventory.Topology, frame int) time.Duration {
+	return max(w.Trip, testbed.Beat(j, topo, frame))
+}
+
 // agentsTrouble is where agents of any job could not keep up, each against its own job's round trip.
 func (d *deployment) agentsTrouble(topo *inventory.Topology, passed time.Duration, leftOut bool) (t []results.Trouble) {
 	for _, j := range d.all() {
-		rtt := testbed.Beat(&j.plan, topo, frameBytes(d.setup))
+		rtt := beat(&j.plan, &j.work, topo, frameBytes(d.setup))
 		for _, a := range j.agents {
 			if s := a.stats(); s != nil {
 				t = append(t, agentTrouble(a, s, rtt, a.stalls.Totals(), passed, leftOut)...)

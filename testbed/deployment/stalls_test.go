@@ -155,3 +155,76 @@ func TestLateWithoutPS(t *testing.T) {
 		}
 	}
 }
+
+// TestLateInLab: where cables are short a process is late against the round trip that was measured, hosts in. A fifth of one by
+// the cables alone is less than any wake-up takes.
+func TestLateInLab(t *testing.T) {
+	inv := &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Aggregators: 64}}}
+	for i, name := range []string{"h1", "h2", "h3"} {
+		inv.Hosts = append(inv.Hosts, inventory.Host{Name: name, GPUs: 1, NICs: []inventory.NIC{{
+			Device: "eth0", Switch: "tor1", Port: uint32(i + 1), Rate: 25e9, Delay: time.Microsecond,
+		}}})
+	}
+	j := placement.JobPlan{ID: 1, Name: "A", Collective: placement.INA, PS: "h3", Workers: []placement.Worker{{Host: "h1"}, {Host: "h2", Rank: 1}}}
+	if err := placement.BuildTree(inv.Topology(), inv, &j); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		trip time.Duration
+		late float64
+		want string // of the worker and of the PS; empty: nothing
+	}{
+		{200 * time.Microsecond, 39e-6, ""},
+		{200 * time.Microsecond, 41e-6, "20.5 % of the round trip (limit 20.0 %)"},
+		{time.Nanosecond, 39e-6, " of the round trip (limit 20.0 %)"}, // less than cables take was measured of something else
+		{0, 39e-6, " of the round trip (limit 20.0 %)"},
+	} {
+		var agents []*remoteAgent
+		for _, name := range []string{"worker A/0", "ps A"} {
+			a := newAgent(name, "A", "", "h1", 0, func(*remoteAgent, *agent.Event) {})
+			a.ps = name == "ps A"
+			a.Take(&agent.Event{Event: "started"})
+			a.Take(&agent.Event{Event: "sample", T: 10, Stats: &agent.Stats{LateP99: c.late, ClearP99: c.late}})
+			agents = append(agents, a)
+		}
+		d := &deployment{
+			setup: testbed.Setup{Settings: testbed.Settings{Lanes: 64}}, order: []string{"A"},
+			jobs: map[string]*runningJob{"A": {plan: j, work: testbed.Workload{Job: j, Trip: c.trip}, agents: agents}},
+		}
+		got := d.agentsTrouble(inv.Topology(), 10*time.Second, true)
+		if n := len(got); c.want == "" && n > 0 || c.want != "" && n != 2 {
+			t.Errorf("a trip of %v, %g s late: %+v", c.trip, c.late, got)
+		}
+		for _, x := range got {
+			if !x.Fatal || !strings.HasSuffix(x.What, c.want) {
+				t.Errorf("a trip of %v, %g s late: %+v, want %q", c.trip, c.late, x, c.want)
+			}
+		}
+	}
+}
+
+// TestAgentsOfAJob: a job has ended when its workers have. Its PS goes on answering, and is late with results, not with sends.
+func TestAgentsOfAJob(t *testing.T) {
+	j := &runningJob{done: make(chan struct{}), agents: newAgents("A", []agentConfig{
+		{"ps A", "A/ps", "h3", agent.Config{Role: "ps"}}, {"worker A/0", "A/0", "h1", agent.Config{Role: "worker"}},
+	}, nil)}
+	ps, worker := j.agents[0], j.agents[1]
+	if got := j.workers(); len(got) != 1 || got[0] != worker || ps.does() != "results" || worker.does() != "paced sends" {
+		t.Errorf("%d workers; the PS %s, the worker %s", len(got), ps.does(), worker.does())
+	}
+	ended := func() bool {
+		select {
+		case <-j.done:
+			return true
+		default:
+			return false
+		}
+	}
+	j.left.Store(1)
+	if j.ended(ps); ended() {
+		t.Error("it has ended with its PS")
+	}
+	if j.ended(worker); !ended() {
+		t.Error("it has not ended with its worker")
+	}
+}

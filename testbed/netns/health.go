@@ -220,10 +220,11 @@ func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []result
 		share := float64(lost) / float64(h.Sent+lost)
 		add(share > lostLimit, share, lostLimit, "%d frames lost by the emulation (%d unread, %d without memory, %d refused by a device)", lost, h.RingDrops, h.PoolDrops, h.Refused)
 		switch all := float64(h.Sent + lost); {
-		case h.RingDrops > 0: // nobody knows how many: a super-frame is one there
+		case h.RingDrops > 0 && h.Super: // nobody knows how many: a super-frame is one there
 			ts[len(ts)-1].Code = results.CodeCounters // who counts packets may miss these
-		case h.Unseen > 0: // ports count the others
-			add(false, float64(h.Unseen)/all, lostLimit, "%d of these are in no counter of a port", h.Unseen)
+		case h.Unseen+h.RingDrops > 0: // ports count the others
+			hidden := h.Unseen + h.RingDrops
+			add(false, float64(hidden)/all, lostLimit, "%d of these are in no counter of a port", hidden)
 			ts[len(ts)-1].Code, ts[len(ts)-1].Of = results.CodeCounters, all
 		}
 	}

@@ -199,3 +199,30 @@ func TestParting(t *testing.T) {
 		}
 	}
 }
+
+// TestWhole: a script has the time that it says, however short the stage is in which it clears its switch, and what comes after it
+// has all of its own. Where somebody waits neither does.
+func TestWhole(t *testing.T) {
+	now := time.Now()
+	stage, cancel := context.WithDeadline(t.Context(), now.Add(time.Minute))
+	defer cancel()
+	for slow, c := range map[time.Duration]struct {
+		script time.Duration // has so long at least, and less than a minute more
+		late   time.Duration // later, of five minutes, are the next stages
+	}{slowly: {longest, 5 * time.Minute}, 1: {time.Minute, 0}} {
+		p := parting{ctx: t.Context(), began: now, slow: slow}
+		ctx, cancel := p.whole(stage)
+		end, ok := ctx.Deadline()
+		cancel()
+		if has := end.Sub(now); !ok || has < c.script || has > c.script+time.Minute {
+			t.Errorf("%d times as slow: a script has %v, want %v", slow, has, c.script)
+		}
+		over := now.Add(slow*leaveSwitches + 5*time.Minute)
+		if late := p.after(leaveSwitches, over).began.Sub(now); late != c.late {
+			t.Errorf("%d times as slow: what comes after it begins %v later, want %v", slow, late, c.late)
+		}
+		if late := p.after(leaveSwitches, now).began.Sub(now); late != 0 {
+			t.Errorf("%d times as slow: after a short one it begins %v later", slow, late)
+		}
+	}
+}

@@ -42,6 +42,7 @@ type Health struct {
 	RingDrops int64         `json:"ring_drops"` // frames the kernel had no room for: never counted as received
 	PoolDrops int64         `json:"pool_drops"` // frames the switch had no memory for
 	Unseen    int64         `json:"unseen"`     // of these, those that are in no counter of a port
+	Super     bool          `json:"super"`      // what was unread may have been super-frames, each of which counts as one
 	Refused   int64         `json:"refused"`    // frames a device did not take
 	Overflows int64         `json:"overflows"`  // frames dropped for a full emulated queue: the model at work
 	Sent      int64         `json:"sent"`

@@ -345,6 +345,7 @@ func (s *Switch) Health() Health {
 			h.Warnings = append(h.Warnings, err.Error())
 		}
 		total.ring += lost
+		h.Super = h.Super || d.offload || d.offloaded
 		total.refused += d.refused
 		total.overflows += p.overflows
 		if d.offloaded {

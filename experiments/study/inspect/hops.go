@@ -100,6 +100,7 @@ func (in *Inspection) over(j placement.JobPlan) (end float64) {
 // hops are those of a job whose both ends count, since from; false where some do not.
 func (in *Inspection) hops(j placement.JobPlan, from, over, late float64, missed map[string]float64) (out []hop, complete bool) {
 	all, complete := handover.Hops(j)
+	again := in.resent(j, from)
 	sum := func(ends ...handover.End) (n float64, ok bool) {
 		ok = true
 		for _, e := range ends {
@@ -112,19 +113,21 @@ func (in *Inspection) hops(j placement.JobPlan, from, over, late float64, missed
 		sent, told := sum(h.Sent...)
 		spared, receivers := 0.0, h.Receivers()
 		for _, c := range h.Idle {
-			if n, _ := in.growth(from, over, c); in.Spec.Reallocates() || in.Spec.Switch.Mode == "exclusive" { // it has no memory at times, or no turn
+			// It has no memory at times, or no turn: its workers know, and nothing comes then but what was sent again before.
+			if n, _ := in.growth(from, over, c); in.Spec.Reallocates() || in.Spec.Switch.Mode == "exclusive" {
 				spared += n
 			}
 		}
 		if h.Answers != (handover.Counter{}) {
 			switch asked, counted := in.growth(from, over, h.Answers); {
 			case !counted: // by this program
-				spared, _ = in.growth(from, over, h.Repeated)
+				spared, _ = in.growth(from, over, h.Repeated) // only what was sent again comes twice: where none counts answers, no cable makes copies
 				complete = complete && spared == 0
 			case asked > 0: // by whom is not told, how many were sent to all of them is
 				sent, receivers = (sent-asked)*float64(len(h.Received))+asked, [][]handover.End{h.Received}
 			}
 		}
+		spared = min(spared, again)
 		for _, ends := range receivers {
 			got, ok := sum(ends...)
 			if held := ok && told; !held && h.Inside && !in.telling(slices.Concat(h.Sent, ends)) {
@@ -192,18 +195,40 @@ func counted(h handover.Hop, received []handover.End) map[string]bool {
 	return of
 }
 
+// resent is how many packets a job's workers say that they sent again since from: so many at most may come to a switch that has
+// no memory or no turn for them, or a second time.
+func (in *Inspection) resent(j placement.JobPlan, from float64) (n float64) {
+	for _, w := range j.Workers {
+		by, _, _ := grown(in.Counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)), from)
+		n += by
+	}
+	return n
+}
+
+// trip is how long an answer to a worker takes in the mean, s: as calibrated, or as it found itself, with all that queues before it.
+func (in *Inspection) trip(job, worker string) float64 {
+	sum, _ := in.Last("worker_rtt_seconds", worker)
+	if n, ok := in.Last("worker_rtt_count", worker); ok && n > 0 {
+		return max(in.RTTs[job], sum/n)
+	}
+	return in.RTTs[job]
+}
+
 // tail is how many packets of a job may have been on their way when its processes ended: of what was
-// not answered a gradient and a result, and resends of the last round trips, whose answers nobody waits for:
+// not answered a gradient and a result, and resends of the last round trip, whose answers nobody waits for:
 // whoever stood still then answers what came since that began.
 func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 	for _, w := range j.Workers {
-		n, _ := in.Readings.Gauge("worker_outstanding", fmt.Sprintf("%s/%d", j.Name, w.Rank))
+		name := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+		n, _ := in.Readings.Gauge("worker_outstanding", name)
 		open += 2 * n
-		s := in.Counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank))
+		s := in.Counter("worker_resends", name)
 		if len(s.V) == 0 {
 			continue
 		}
-		end, last := len(s.V)-1, 2*max(in.RTTs[j.Name], s.Spacing())
+		// An answer takes a trip, and what was sent by then is known of the first report from since on, which may come a
+		// spacing later: of twice the longer of the two, one trip at least is left.
+		end, last := len(s.V)-1, 2*max(in.trip(j.Name, name), s.Spacing())
 		since := s.T[end] - last
 		for _, stood := range in.Stalls {
 			if stood.End >= s.T[end]-last && stood.Start <= s.T[end] {
@@ -281,7 +306,9 @@ type underway struct {
 func (in *Inspection) lostOnTheWay(from float64) underway {
 	seen := map[[2]string]bool{}
 	u := underway{map[string]float64{}, map[string]float64{}, map[string]float64{}, in.places()}
-	u.other[""] = in.Lost // of the testbed itself: nobody knows where
+	if !in.unknown() {
+		u.other[""] = in.Lost // of the testbed itself: nobody knows where
+	}
 	sums := map[string]map[string]float64{"lost": u.lost, "doubled": u.doubled, "other": u.other}
 	for r := range in.Readings.All() {
 		id := [2]string{r.Metric, r.Of}
@@ -298,15 +325,42 @@ func (in *Inspection) lostOnTheWay(from float64) underway {
 
 // at are the sums of what may have been between: of the whole network where that is nil.
 func (u underway) at(between map[string]bool) (lost, doubled, other float64) {
-	sum := func(of map[string]float64) (n float64) {
-		for where, v := range of {
-			if between == nil || between[where] || !u.places[where] { // or nobody knows where
-				n += v
+	there := func(where string) bool {
+		return between == nil || between[where] || !u.places[where] // or nobody knows where
+	}
+	return within(u.lost, there), within(u.doubled, there), within(u.other, there)
+}
+
+// within is the sum of counts of such places.
+func within(of map[string]float64, there func(where string) bool) (n float64) {
+	for where, v := range of {
+		if there(where) {
+			n += v
+		}
+	}
+	return n
+}
+
+// alone says of a place whether no packets pass there but those that hops count: none of a ring, which the kernel sends and
+// acknowledges. Beside one nobody knows of places without a name.
+func (in *Inspection) alone(u underway) func(place string) bool {
+	rings, everywhere := map[string]bool{}, false
+	for _, j := range in.Plan.Jobs {
+		if j.Collective != placement.Ring || j.Local() {
+			continue
+		}
+		for i := range j.Workers {
+			here := []handover.End{{Node: j.Workers[i].Host}}
+			next := []handover.End{{Node: j.Workers[(i+1)%len(j.Workers)].Host}}
+			for _, way := range []map[string]bool{in.Between(here, next), in.Between(next, here)} {
+				everywhere = everywhere || way == nil
+				maps.Copy(rings, way)
 			}
 		}
-		return n
 	}
-	return sum(u.lost), sum(u.doubled), sum(u.other)
+	return func(place string) bool {
+		return !everywhere && (len(rings) == 0 || u.places[place] && !rings[place])
+	}
 }
 
 // places are the cables, and the workers and PSes of jobs, by the names that counters have.
@@ -341,6 +395,9 @@ func Swallowed(health []results.Trouble) (n float64) {
 	return n
 }
 
+// unknown says that the testbed lost frames itself that nobody counted: what is missing may be these, and need not.
+func (in *Inspection) unknown() bool { return math.IsInf(in.Lost, 1) }
+
 // from is when the first job began, on the run's clock.
 func (in *Inspection) from() float64 {
 	from := in.From
@@ -351,8 +408,8 @@ func (in *Inspection) from() float64 {
 }
 
 // Handed finds hops at which packets go without a trace or come from nowhere: more than the cables between
-// have lost or doubled, whatever they carried. Where every packet of the network is counted at hops, what
-// ports lost and doubled must be what is missing there, to the packet.
+// have lost or doubled, whatever they carried. Where every packet of jobs without a ring is counted at hops, what
+// ports lost and doubled where no ring passes must be missing there, to the packet, and no more may be missing than all ports lost.
 func (in *Inspection) Handed() (out []results.Finding) {
 	if in.Caps.Kind != results.Measured {
 		return nil // a model's counts are of its rates
@@ -360,10 +417,13 @@ func (in *Inspection) Handed() (out []results.Finding) {
 	from := in.from()
 	way := in.lostOnTheWay(from)
 	lost, doubled, other := way.at(nil)
-	complete := !in.Beside
+	complete := !in.Beside // ranks send each other what no hop counts, nobody knows where
 	var all []hop
 	late := 0.0 // each is missing at one hop; a resend, or its answer at each worker
 	for _, j := range in.Plan.Jobs {
+		if j.Collective == placement.Ring && !j.Local() {
+			continue // the kernel sends its packets: see alone
+		}
 		over := in.over(j)
 		open, again := in.tail(j)
 		late += open + again*float64(len(j.Workers)) + in.copied(j, doubled, from, over)
@@ -380,10 +440,14 @@ func (in *Inspection) Handed() (out []results.Finding) {
 		all = append(all, hops...)
 	}
 	once := in.Once
-	find := func(h hop, what string) {
+	find := func(h hop, lacks bool, what string) {
 		f := results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what}
-		if once && in.anew(h, way) {
+		switch {
+		case once && in.anew(h, way):
 			f.Outcome = results.Inconclusive // it may be why
+		case lacks && in.unknown():
+			f.Outcome = results.Inconclusive
+			f.What += "; but the testbed lost frames itself, and nobody knows how many"
 		}
 		out = append(out, f)
 	}
@@ -394,11 +458,11 @@ func (in *Inspection) Handed() (out []results.Finding) {
 		gone, more, anything := way.at(h.between)
 		gone += anything
 		if n := h.missing(gone, more); n != 0 && h.inside {
-			find(h, fmt.Sprintf("what became of %.0f packets of job %s is not told by %s: %.0f arrived there, and %s add up to %.0f", math.Abs(n), h.job, h.to, h.sent, h.from, h.received))
+			find(h, false, fmt.Sprintf("what became of %.0f packets of job %s is not told by %s: %.0f arrived there, and %s add up to %.0f", math.Abs(n), h.job, h.to, h.sent, h.from, h.received))
 		} else if n > 0 {
-			find(h, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, reckoned(gone, "lost")))
+			find(h, true, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, reckoned(gone, "lost")))
 		} else if n < 0 {
-			find(h, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
+			find(h, false, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
 		}
 		if h.inside {
 			continue
@@ -425,13 +489,22 @@ func (in *Inspection) Handed() (out []results.Finding) {
 	if len(out) > 0 || !complete || worst < 0 {
 		return out
 	}
-	gone := sum.sent - sum.received - (lost - doubled)
-	if gone > late+sum.spared+other || -gone > late {
+	alone := in.alone(way)
+	least, most := within(way.lost, alone)-doubled, lost-within(way.doubled, alone) // that may be missing, rings' packets beside or not
+	if missing := sum.sent - sum.received; missing > most+late+sum.spared+other || missing < least-late {
 		h := all[worst]
-		find(h, fmt.Sprintf("from hop to hop %.0f packets are missing, and ports say that they lost %.0f and doubled %.0f: somebody counts wrongly; the difference is largest where job %s's packets pass from %s (%.0f) to %s (%.0f)",
-			sum.sent-sum.received, lost, doubled, h.job, h.from, h.sent, h.to, h.received))
+		find(h, missing > most, fmt.Sprintf("from hop to hop %.0f packets are missing, and ports say that they lost %.0f and doubled %.0f%s: somebody counts wrongly; the difference is largest where job %s's packets pass from %s (%.0f) to %s (%.0f)",
+			missing, lost, doubled, besideRings(lost-within(way.lost, alone)), h.job, h.from, h.sent, h.to, h.received))
 	}
 	return out
+}
+
+// besideRings is, for a message, how many of all packets that were lost may have been of rings.
+func besideRings(n float64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %.0f of these where rings pass too", n)
 }
 
 // anew says whether a counter of what got lost or doubled between the ends of a hop began again, or another one of these ends:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -143,7 +144,9 @@ func TestHandedOver(t *testing.T) {
 		{name: "a switch does nothing with what arrived, and cables lose", inside: 10, counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500}, says: "is not told by switch tor1"},
 		{name: "a worker forgets what arrived", counts: map[string]float64{"worker_psns A/0": n - 50, "worker_duplicates A/0": 20, "worker_stray A/0": 20}, says: "is not told by worker A/0"},
 		{name: "the testbed says that it lost some", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 3}, swallow: 3},
-		{name: "the testbed does not know how many it lost", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500}, swallow: math.Inf(1)},
+		{name: "the testbed does not know how many it lost", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500}, swallow: math.Inf(1),
+			says: "500 packets of job A went without a trace: workers A/0, A/1 sent 20000, switch tor1 received 19500, and nothing was counted as lost; but the testbed lost frames itself, and nobody knows how many"},
+		{name: "the testbed does not know how many it lost, and nobody lacks any", swallow: math.Inf(1)},
 		{name: "the testbed says that it lost fewer", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 5}, swallow: 3, says: "2 packets of job A went without a trace"},
 		{name: "resends of the last moment, and a PS loses what arrived", counts: map[string]float64{"worker_resends A/0": 400, "worker_arrived A/ps": n - 5}, says: "what became of 5 packets of job A is not told by its PS on host h3"},
 		{name: "what a PS could not read", counts: map[string]float64{"worker_arrived A/ps": n - 10, "worker_stray A/ps": 10}},
@@ -158,6 +161,9 @@ func TestHandedOver(t *testing.T) {
 			says: "20 packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9980, and nothing was counted as lost"},
 		{name: "answers to what was sent again come late, and nobody stood still", counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_resends A/1": 80},
 			says: "10 packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9990"},
+		{name: "answers to what was sent again come late, after a queue", counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_resends A/1": 80, "worker_rtt_seconds A/1": 4500, "worker_rtt_count A/1": 9500}},
+		{name: "no queue is as long", counts: map[string]float64{"worker_rx_packets A/0": n - 11, "worker_resends A/1": 80, "worker_rtt_seconds A/1": 4500, "worker_rtt_count A/1": 9500},
+			says: "11 packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9989"},
 		{name: "answers to what was sent again come late, from a PS that stood still", counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_resends A/1": 80}, stood: 7.9},
 		{name: "a PS stood still long before", counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_resends A/1": 80}, stood: 5,
 			says: "10 packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9990"},
@@ -167,6 +173,11 @@ func TestHandedOver(t *testing.T) {
 		{name: "a socket has no room", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "worker_socket_drops A/0": 500}},
 		{name: "another's socket has no room", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "worker_socket_drops A/1": 500}, says: "switch tor1 sent 10000, worker A/0 received 9500, and nothing was counted as lost"},
 		{name: "beside a ring whose frames are lost", ring: true, counts: map[string]float64{"port_rx_drop_packets h1->tor1": 500}},
+		{name: "beside a ring, and a port where none passes counts what nobody lacks", ring: true, counts: map[string]float64{"port_tx_drop_packets tor1->h3": 500},
+			says: "from hop to hop 0 packets are missing, and ports say that they lost 500 and doubled 0: somebody counts wrongly"},
+		{name: "beside a ring, and so does one where some do", ring: true, counts: map[string]float64{"port_tx_drop_packets tor1->h3": 500, "port_rx_drop_packets h1->tor1": 40},
+			says: "ports say that they lost 540 and doubled 0, 40 of these where rings pass too: somebody counts wrongly"},
+		{name: "beside a ring, what cables lose is missing", ring: true, counts: map[string]float64{"port_tx_drop_packets tor1->h3": 500, "worker_rx_packets A/ps": n - 500, "worker_arrived A/ps": n - 500, "port_rx_drop_packets h1->tor1": 40}},
 		{name: "a ring's losses are counted, a job's beyond that", ring: true, counts: map[string]float64{"port_rx_drop_packets tor1->h1": 5, "worker_rx_packets A/0": n - 20}, says: "15 packets of job A went without a trace"},
 		{name: "beside what ranks send each other", beside: true, counts: map[string]float64{"port_rx_drop_packets h1->tor1": 500}},
 		{name: "nothing but what hops count", counts: map[string]float64{"port_rx_drop_packets h1->tor1": 500}, says: "from hop to hop 0 packets are missing, and ports say that they lost 500"},
@@ -192,8 +203,10 @@ func TestHandedOver(t *testing.T) {
 			"worker_rx_packets A/0": n + 30, "worker_rx_packets A/1": n + 20}},
 		{name: "no PS, and who asks lacks what was sent", noPS: true, counts: map[string]float64{"job_out_packets A@tor1": n + 50, "job_answers_packets A@tor1": 50, "job_duplicates_packets A@tor1": 50,
 			"worker_rx_packets A/0": n + 10, "worker_rx_packets A/1": n}, says: "40 packets of job A went without a trace: switch tor1 sent 20050, workers A/0, A/1 received 20010"},
-		{name: "no PS, and a switch that does not count answers", noPS: true, counts: map[string]float64{"job_out_packets A@tor1": n + 50, "job_answers_packets A@tor1": -1, "job_duplicates_packets A@tor1": 50,
+		{name: "no PS, and a switch that does not count answers", noPS: true, counts: map[string]float64{"job_out_packets A@tor1": n + 50, "job_answers_packets A@tor1": -1, "job_duplicates_packets A@tor1": 50, "worker_resends A/1": 50,
 			"worker_rx_packets A/0": n + 30, "worker_rx_packets A/1": n + 20}},
+		{name: "no PS, and a switch that does not count answers, and has more come twice than was sent again", noPS: true, counts: map[string]float64{"job_out_packets A@tor1": n + 50, "job_answers_packets A@tor1": -1, "job_duplicates_packets A@tor1": 50,
+			"worker_rx_packets A/0": n + 30, "worker_rx_packets A/1": n + 20}, says: "20 packets of job A went without a trace: switch tor1 sent 10050, worker A/0 received 10030"},
 		{name: "counts that are not there", counts: map[string]float64{"job_in_packets A@tor1": -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -244,13 +257,45 @@ func TestHandedOver(t *testing.T) {
 				return
 			}
 			want := results.Fail
-			if c.open {
+			if c.open || math.IsInf(c.swallow, 1) {
 				want = results.Inconclusive
 			}
 			if len(got) == 0 || got[0].Outcome != want || got[0].Code != results.CodeCounters || !strings.Contains(got[0].What, c.says) {
 				t.Errorf("%+v, want %q", got, c.says)
 			}
 		})
+	}
+}
+
+// TestNoTurn: to a switch that has no memory or no turn for a job only packets come that were sent again before. One that says
+// so of others drops what it should add up.
+func TestNoTurn(t *testing.T) {
+	const n, refused = 10_000, 500
+	exclusive, moving := spec.Switch{Mode: "exclusive"}, spec.Switch{Mode: "synchronous", Reallocate: inventory.Duration(time.Second)}
+	for _, c := range []struct {
+		name  string
+		sw    spec.Switch
+		count string // which counts what was refused
+		again float64
+		says  string
+	}{
+		{"sent again before its turn ended", exclusive, "job_inactive_packets", refused, ""},
+		{"half of it was", exclusive, "job_inactive_packets", refused / 2, "250 packets of job A went without a trace: workers A/0, A/1 sent 20000, switch tor1 received 19500"},
+		{"nothing was", exclusive, "job_inactive_packets", 0, "500 packets of job A went without a trace"},
+		{"sent again before its memory went", moving, "job_dropped_packets", refused, ""},
+		{"nothing was, and its memory went", moving, "job_dropped_packets", 0, "500 packets of job A went without a trace"},
+		{"its memory is its own", spec.Switch{Mode: "synchronous"}, "job_dropped_packets", refused, "went without a trace"},
+	} {
+		in := handedOn(t, map[string]float64{
+			"worker_tx_packets A/0": n, "worker_tx_packets A/1": n, "job_in_packets A@tor1": 2*n - refused, "job_out_packets A@tor1": n,
+			c.count + " A@tor1": refused, "worker_resends A/0": c.again, "worker_resends A/1": 0,
+			"worker_rx_packets A/ps": n, "worker_tx_packets A/ps": n, "job_results_packets A@tor1": n, "worker_rx_packets A/0": n, "worker_rx_packets A/1": n,
+		})
+		in.Spec.Switch = c.sw
+		switch got := in.Handed(); {
+		case c.says == "" && len(got) > 0, c.says != "" && (len(got) == 0 || got[0].Outcome != results.Fail || !strings.Contains(got[0].What, c.says)):
+			t.Errorf("%s: %+v, want %q", c.name, got, c.says)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func Study(b *study.Bench, point *results.Point) []results.Finding {
 	}
 	in := Inspection{
 		Spec: b.Spec, Inv: inv, Plan: &b.Placed.Plan, Caps: caps, Jobs: point.Jobs, Readings: &b.Placed.Readings,
-		From: math.Inf(1), Begun: b.Placed.Begun, Names: b.Placed.Names, Beside: b.Placed.Beside, Once: b.Placed.Once, Lost: Swallowed(point.Health),
+		From: math.Inf(1), Begun: b.Placed.Begun, Names: b.Placed.Names, Beside: b.Placed.Beside, Once: b.Placed.Once, Lost: Swallowed(point.Health), Iteration: b.Placed.Iteration,
 	}
 	if b.Spec.Kind().Leaving { // jobs that leave before their end compare nothing: somebody must have
 		in.Jobs = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
@@ -113,6 +113,8 @@ type Inspection struct {
 	Phased bool               // jobs have phases
 	Once   bool               // no job comes again under its name, after which its counters may begin anew
 	Lost   float64            // frames that the testbed says it lost itself
+	// Iteration is of how many PSNs one of a job is, under its name in the plan, the last of them padded; 0 of a stream.
+	Iteration map[string]float64
 
 	fell    map[[2]string]bool // counters of hops, by metric and of what, that began again
 	silent  []string           // those that should have told of hops and did not
@@ -139,6 +141,29 @@ func (in *Inspection) Work() []results.Finding {
 		if sum.Asked > 0 && sum.Iterations != sum.Asked {
 			out = append(out, results.Finding{Name: study.AllDone, Code: results.CodeIterations, Of: sum.Job, Outcome: results.Fail,
 				What: fmt.Sprintf("job %s did %d iterations of %d%s", sum.Job, sum.Iterations, sum.Asked, in.behind(sum.Job, sum.Asked))})
+		}
+	}
+	return append(out, in.iterated()...)
+}
+
+// iterated finds workers that say that they did more iterations than the results they got are enough for: rates of
+// iterations, and times of jobs, would be of less than was asked for.
+func (in *Inspection) iterated() (out []results.Finding) {
+	if in.Plan == nil || in.Caps.Kind != results.Measured {
+		return nil // a model has parts of packets
+	}
+	for _, j := range in.Plan.Jobs {
+		psns := in.Iteration[j.Name]
+		if psns == 0 || j.Collective == placement.Ring { // a ring counts messages, not packets
+			continue
+		}
+		for _, w := range j.Workers {
+			did, ok := in.Latest("worker_iterations", j.Name, w)
+			got, told := in.Latest("worker_psns", j.Name, w)
+			if ok && told && got < did*psns {
+				out = append(out, results.Finding{Name: study.AllDone, Code: results.CodeIterations, Of: j.Name, Outcome: results.Fail,
+					What: fmt.Sprintf("worker %s/%d on host %s says that it did %.0f iterations of %.0f PSNs, and that it got results of %.0f PSNs", j.Name, w.Rank, w.Host, did, psns, got)})
+			}
 		}
 	}
 	return out
@@ -203,9 +228,26 @@ func (in *Inspection) Sums() []results.Finding {
 		case sum.SumsChecked == 0 && sum.Workers > 1 && !sum.Local:
 			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s compared no sums: it got no results%s", sum.Job, in.hosts(sum.Job))})
+		case in.unlooked(sum.Job) > 0: // each worker compares all that it gets, and says in one report how much both are
+			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
+				What: fmt.Sprintf("job %s got %s values that nobody compared with what was sent, and %d that its workers did%s",
+					sum.Job, human.Quantity(in.unlooked(sum.Job), "1"), sum.SumsChecked, in.hosts(sum.Job))})
 		}
 	}
 	return out
+}
+
+// unlooked is how many of the values that workers of a job got they did not compare, of those that say both.
+func (in *Inspection) unlooked(job string) (n float64) {
+	j := in.planned(job)
+	for _, w := range j.Workers {
+		psns, ok := in.Latest("worker_psns", j.Name, w)
+		checked, told := in.Latest("worker_sums_checked", j.Name, w)
+		if ok && told {
+			n += max(0, psns*float64(in.Spec.Switch.Lanes)-checked)
+		}
+	}
+	return n
 }
 
 // What the two ends of a cable may count differently, beyond what may be on its way, before

@@ -26,6 +26,38 @@ func TestIntegrityWithoutPlan(t *testing.T) {
 	}
 }
 
+// TestUnlooked: a worker compares all values that it gets. One that stops doing so is no reason to believe the rest.
+func TestUnlooked(t *testing.T) {
+	const psns, values = 10_000, 240 * 10_000
+	for _, c := range []struct {
+		name    string
+		checked float64 // by the second of two workers
+		want    results.Outcome
+	}{
+		{"all", values, results.Pass},
+		{"all but one packet", values - 240, results.Inconclusive},
+		{"the first few", 2400, results.Inconclusive},
+		{"it does not say how many", -1, results.Pass},
+	} {
+		in := handedOn(t, nil)
+		in.Jobs = []results.JobSummary{{Job: "A", Workers: 2, SumsChecked: 1000}}
+		tell := func(metric, of string, v float64) {
+			if v >= 0 {
+				in.Readings.Add(results.Sample{T: 8, Source: "worker " + of, Metric: metric, Of: of, Value: v})
+			}
+		}
+		for _, of := range []string{"A/0", "A/1"} {
+			tell("worker_psns", of, psns)
+		}
+		tell("worker_sums_checked", "A/0", values)
+		tell("worker_sums_checked", "A/1", c.checked)
+		got := in.Sums()
+		if c.want == results.Pass && len(got) > 0 || c.want != results.Pass && (len(got) != 1 || got[0].Outcome != c.want || got[0].Code != results.CodeUnchecked) {
+			t.Errorf("%s: %+v, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 // TestCrossed: what one burst between two readings makes of few frames is no loss, and neither is
 // a small part of many.
 func TestCrossed(t *testing.T) {

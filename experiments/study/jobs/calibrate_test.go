@@ -5,9 +5,11 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 )
 
 // TestSurest: of calibrations that a machine disturbs that one counts whose worst value is the surest.
@@ -76,5 +78,52 @@ func TestUnsureShares(t *testing.T) {
 	}
 	if f := got["A@tor2"]; !near(f.Lo, .98) || f.Hi != 1 {
 		t.Errorf("share of %v to %v, want .98 to 1", f.Lo, f.Hi)
+	}
+}
+
+// TestTimed: processes of a lab are held to the round trips that were calibrated there, those of an emulation to its topology.
+func TestTimed(t *testing.T) {
+	base := Baseline{RTTs: map[string]float64{"A": 250e-6}}
+	for pace, want := range map[testbed.Pace]time.Duration{{}: 250 * time.Microsecond, {Within: time.Second}: 0} {
+		setup := testbed.Setup{Workloads: []testbed.Workload{{Job: placement.JobPlan{Name: "A"}}, {Job: placement.JobPlan{Name: "B"}}}}
+		if timed(setup, pace, base); setup.Workloads[0].Trip != want || setup.Workloads[1].Trip != 0 {
+			t.Errorf("%+v: %v, want %v", pace, setup.Workloads, want)
+		}
+	}
+}
+
+// TestCalibrate: of a model, which has no queues at so low a rate, what is calibrated is what its topology says. Rings are
+// not: nobody counts their round trips.
+func TestCalibrate(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+[[job]]
+name = "R"
+hosts = ["h1", "h2"]
+collective = "ring"
+`)
+	known, err := placement.Resolve(r.Spec.Inventory(), r.Plan, conditions(setup, Baseline{}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, values, err := calibrate(t.Context(), r.Testbed(), r.Spec, r.Plan, results.Scale{Mode: "none", Factor: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(a, b float64) bool { return math.Abs(a-b) < .01*b }
+	if len(base.RTTs) != 1 || !near(base.RTTs["A"], known[0].RTT) {
+		t.Errorf("round trips of %v, want %v of A", base.RTTs, known[0].RTT)
+	}
+	if len(base.Holds) != 1 || !near(base.Holds["A@tor1"], known[0].Holds[0]) || base.Unsure["A@tor1"] > calibrationError {
+		t.Errorf("an aggregator is held for %v, off by %v of it; want %v", base.Holds, base.Unsure, known[0].Holds[0])
+	}
+	for _, v := range values {
+		if v.Unit != "s" || v.Lo > v.Value || v.Value > v.Hi {
+			t.Errorf("%+v", v)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func brief(length float64, p *placement.Prediction) string {
 			trip += 8 * j.Queue / j.WireRate
 		}
 		if length < fewTrips*trip {
-			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration would do",
+			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration, or jobs that send for longer where they say how long, would do",
 				human.Quantity(length, "s"), j.Name, human.Quantity(trip, "s"))
 		}
 	}
@@ -86,11 +86,7 @@ func chance(m *study.Measurer, setup testbed.Setup, jobs []string) string {
 		if !slices.Contains(jobs, j.Name) || j.Local() || j.Collective == placement.Ring {
 			continue
 		}
-		var again []results.Series
-		for _, w := range j.Workers {
-			again = append(again, m.Series("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)))
-		}
-		f, err := results.Rate(m.Window, results.Sum(again...))
+		f, err := results.Rate(m.Window, again(m.Series, j))
 		if n := f.Value * m.Window.Length(); err != nil || n < fewLosses {
 			return fmt.Sprintf("job %s sent %.0f packets again in this phase: what losses cost is known to 5 %% from some %d on; a longer phase would do", j.Name, n, fewLosses)
 		}
@@ -206,6 +202,27 @@ func (r *run) overflows(setup testbed.Setup, base Baseline, obs observation) boo
 	})
 }
 
+// crowded says which job's windows come round later than its round trip has it, because all packets of a PSN wait for one
+// another, by which a goodput that is predicted before anything is calibrated is too large; empty: none.
+func crowded(setup testbed.Setup, p *placement.Prediction, inv *inventory.Inventory) string {
+	known, err := placement.Resolve(inv, setup.Plan, conditions(setup, Baseline{}, nil))
+	if err != nil {
+		return "" // the prediction says so
+	}
+	for _, j := range p.Jobs {
+		i := slices.IndexFunc(known, func(k placement.Resolved) bool { return k.Job == j.Name })
+		if i < 0 || j.Bottleneck != "window" || known[i].Crowd < crowd*known[i].RTT {
+			continue
+		}
+		return fmt.Sprintf("windows of job %s come round by up to %s later than its round trip says, since packets of a PSN wait for one another, and it gets less by as much: a run predicts that from what it calibrates; a larger window would do",
+			j.Name, human.Percent(known[i].Crowd/known[i].RTT))
+	}
+	return ""
+}
+
+// crowd is how much of a round trip packets of one PSN may wait for one another before that is worth telling.
+const crowd = 0.01
+
 // provisos are those of a prediction that are known before anything runs: queues that no buffer has room
 // for, what it leaves out, and messages that end too soon for it. Where one fails a figure is undecided.
 func provisos(s *spec.Spec, setup testbed.Setup, p *placement.Prediction, inv *inventory.Inventory) (out []string) {
@@ -218,7 +235,7 @@ func provisos(s *spec.Spec, setup testbed.Setup, p *placement.Prediction, inv *i
 	for _, o := range p.Overflows(inv, asked) {
 		out = append(out, overflow(o))
 	}
-	for _, what := range []string{p.Beyond, unsteady(setup, p), unscaled(s)} {
+	for _, what := range []string{p.Beyond, unsteady(setup, p), crowded(setup, p, inv), unscaled(s)} {
 		if what != "" {
 			out = append(out, what)
 		}

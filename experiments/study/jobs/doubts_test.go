@@ -1,11 +1,13 @@
 package jobs
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/spec/spectest"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
@@ -237,6 +239,43 @@ ps = "h3"
 		}
 		if a, b, c3 := s.Jobs["A"].Within, s.Jobs["B"].Within, s.Jobs["C"].Within; a != .01 || math.Abs(b-c.within) > 1e-9 || c3 != .01 {
 			t.Errorf("%s: A begins within %v s, B within %v, C within %v; want B within %v", c.name, a, b, c3, c.within)
+		}
+	}
+}
+
+// TestCrowded: a plan says of which job it does not know how much later the last packet of a PSN comes than the first one:
+// of a tiny window that is part of each turn, and of a large one the bottleneck is another.
+func TestCrowded(t *testing.T) {
+	for _, c := range []struct {
+		window     int
+		collective string
+		says       bool
+	}{
+		{2, "ps", true},
+		{4096, "ps", false},
+		{2, "ina", false}, // its packets are one on each link
+	} {
+		s := spectest.Pair(t, nil, "1us", fmt.Sprintf(`
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+collective = %q
+window = %d
+`, c.collective, c.window))
+		p := planned(t, s)
+		setup, err := setupOf(s, p.Plan, s.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		predictions, err := predict(s.Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(provisos(s, setup, predictions[0], s.Inventory()), "; ")
+		if says := strings.Contains(got, "windows of job A come round by up to "); says != c.says {
+			t.Errorf("a window of %d, %s: %q", c.window, c.collective, got)
 		}
 	}
 }

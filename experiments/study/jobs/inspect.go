@@ -32,6 +32,12 @@ func inspectionOf(s *spec.Spec, inv *inventory.Inventory, caps testbed.Capabilit
 		Spec: s, Inv: inv, Plan: setup.Plan, Caps: caps, Jobs: obs.summaries, Readings: obs.readings, RTTs: base.RTTs, Stalls: obs.stalls, Early: obs.early,
 		From: math.Inf(1), Phased: len(obs.timeline.events) > 0, Once: true,
 	}}
+	if setup.Plan != nil {
+		in.Iteration = map[string]float64{}
+		for i, j := range setup.Plan.Jobs {
+			in.Iteration[j.Name] = message(setup.Workloads[i], s.Switch.Lanes)
+		}
+	}
 	for _, e := range obs.timeline.events {
 		if !e.stop {
 			in.From = min(in.From, e.begun.Seconds())
@@ -360,6 +366,15 @@ func (in *inspection) quietPS(j placement.JobPlan, when results.Span) string {
 		return fmt.Sprintf("its PS on host %s completed nothing of what arrived", j.PS)
 	}
 	return ""
+}
+
+// message is of how many PSNs an iteration is, the last of which is padded; 0 of a stream, which has none.
+func message(w testbed.Workload, lanes int) float64 {
+	bytes := 0.0
+	for _, l := range layers(w) {
+		bytes += l.Bytes
+	}
+	return study.PSNs(bytes, lanes)
 }
 
 // received compares what each end of a job says of the same packets.

@@ -134,6 +134,9 @@ func TestIntegrity(t *testing.T) {
 		{name: "half the iterations", rates: rates{"worker_iterations A/1": constant(0.001)},
 			change:  func(in *inspection) { in.Jobs[0].Asked, in.Jobs[0].Iterations = 8000, 8 },
 			outcome: results.Fail, code: results.CodeIterations, says: []string{"8 iterations of 8000", "worker A/1 on host h2 did"}},
+		{name: "iterations of one PSN", change: func(in *inspection) { in.Iteration["A"] = 1 }, outcome: results.Pass},
+		{name: "iterations that took fewer PSNs than they have", change: func(in *inspection) { in.Iteration["A"] = 2 },
+			outcome: results.Fail, code: results.CodeIterations, says: []string{"worker A/0 on host h1 says that it did 8000 iterations of 2 PSNs, and that it got results of 8000 PSNs"}},
 		{name: "wrong sums", rates: rates{"worker_sum_errors A/1": constant(0.01)}, change: func(in *inspection) { in.Jobs[0].SumErrors = 40 },
 			outcome: results.Fail, code: results.CodeSums, says: []string{"40 of 1000", "only worker A/1 on host h2 got wrong ones: what carries results to it alone, or, since they are few, switch tor1"}},
 		{name: "sums that nobody compared", change: func(in *inspection) { in.Jobs[0].SumsChecked = 0 }, outcome: results.Inconclusive, code: results.CodeUnchecked},
@@ -150,7 +153,9 @@ func TestIntegrity(t *testing.T) {
 			return 1
 		}}, outcome: results.Inconclusive, code: results.CodeCounters, says: []string{"switch tor1", "began again"}},
 		{name: "a switch that claims to have added up", rates: rates{"worker_arrived A/ps": constant(1.9)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"switch tor1", "1.000", "0.100"}},
-		{name: "the same with resends, which count", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5)}, outcome: results.Pass},
+		{name: "the same with resends, which count", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5), "worker_resends A/0": constant(0.5)}, outcome: results.Pass},
+		{name: "the same with resends, of which only the switch knows", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5)},
+			outcome: results.Fail, code: results.CodeCounters, says: []string{"switch tor1", "1.000", "0.500"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := seen(c.rates, c.until)
@@ -508,6 +513,30 @@ nic = {port = "tor1/[1-6]", rate = "25Gbit/s", delay = "2us"}
 		if got := calibrated(testbed.Pace{Within: time.Second}, c.rtt); len(got) > 0 != c.bad {
 			t.Errorf("%s, %g s: %+v", c.name, c.rtt, got)
 		}
+	}
+}
+
+// TestCalibratedBeside: results of workers beside their PS wait for nobody, and hold up nobody.
+func TestCalibratedBeside(t *testing.T) {
+	inv, err := inventory.Parse("rack.toml", []byte(`version = 1
+[[switch]]
+name = "tor1"
+kind = "soft"
+aggregators = 4096
+[[host]]
+name = "h[1-5]"
+nic = {port = "tor1/[1-5]", rate = "25Gbit/s", delay = "2us"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &placement.Plan{Jobs: []placement.JobPlan{{ID: 1, Name: "C", Collective: placement.PS, PS: "h5"}}}
+	for k := range 5 {
+		plan.Jobs[0].Workers = append(plan.Jobs[0].Workers, placement.Worker{Rank: k, Host: fmt.Sprintf("h%d", k+1)})
+	}
+	known, _ := calibratedOn(t, inv, plan)
+	if frame := study.FrameBits(240) / 25e9; math.Abs(known.Crowd-7*frame) > 1e-12 {
+		t.Errorf("it may wait for %g s, want that of four gradients and three results, %g", known.Crowd, 7*frame)
 	}
 }
 

@@ -34,6 +34,7 @@ func (r *run) point(ctx context.Context) (_ *results.Point, err error) {
 		return point, err
 	}
 	setup.Interval = readings(p.Spec.Measure.Interval.Std(), period(setup, base))
+	timed(setup, r.Testbed().Capabilities().Pace, base)
 	if slices.ContainsFunc(p.Labels, func(l string) bool { return strings.HasPrefix(l, "placement.policy=") }) {
 		point.Machines = study.Machines(r.Testbed().Inventory(), p.Plan, study.There(p.Spec.PlacementJobs()))
 	}

@@ -40,6 +40,18 @@ func setupOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory, base 
 	return out, nil
 }
 
+// timed gives jobs of a lab the round trips that were calibrated: an emulation's are those of its topology, to which calibration
+// is held.
+func timed(setup testbed.Setup, pace testbed.Pace, base Baseline) {
+	if pace.Within > 0 {
+		return
+	}
+	for i := range setup.Workloads {
+		w := &setup.Workloads[i]
+		w.Trip = time.Duration(math.Round(base.RTTs[w.Job.Name] * 1e9))
+	}
+}
+
 // workloadAt is what one job sends.
 func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Inventory, topo *inventory.Topology, aggregators int, scale results.Scale) (testbed.Workload, error) {
 	j := s.Jobs[i]

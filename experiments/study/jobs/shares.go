@@ -82,6 +82,11 @@ func (in *inspection) claims() []results.Finding {
 				if r := in.Counter("job_resends_packets", spec.AtSwitch(j.Name, sw)); len(r.T) > 0 { // a model has none
 					resends, rerr = results.Ratio(w, r, results.Sum(granted, denied))
 				}
+				// Only what workers say that they sent again explains anything: it comes once to a switch next to them, and
+				// each switch on its way may push out a sum before it.
+				if asked, err := results.Ratio(w, again(in.Counter, j), results.Sum(granted, denied)); err == nil {
+					resends.Value = min(resends.Value, asked.Value*float64(int(1)<<(deepest(&j)-1)))
+				}
 				if errors.Is(err, results.ErrCounterFell) {
 					out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Inconclusive,
 						What: fmt.Sprintf("what switch %s says that it added up of job %s's gradients cannot be held against what %s: its count began again, %v", sw, j.Name, seen.by, err)})
@@ -109,6 +114,15 @@ func (in *inspection) claims() []results.Finding {
 		}
 	}
 	return out
+}
+
+// again is how many packets a job's workers sent again.
+func again(counter func(metric, of string) results.Series, j placement.JobPlan) results.Series {
+	var all []results.Series
+	for _, w := range j.Workers {
+		all = append(all, counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)))
+	}
+	return results.Sum(all...)
 }
 
 // share is what is needed to tell the aggregated share of a job at a switch from what came to

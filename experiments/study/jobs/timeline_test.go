@@ -178,6 +178,56 @@ func (d ticking) Now() time.Duration {
 	return now
 }
 
+// standing is a deployment in which a switch stood still once.
+type standing struct {
+	testbed.Deployment
+	from, to time.Duration
+	told     bool
+}
+
+func (s *standing) Stalls(context.Context) ([]testbed.Stall, error) {
+	if s.told || s.Now() < s.to {
+		return nil, nil
+	}
+	s.told = true
+	return []testbed.Stall{{Start: s.from, End: s.to, Where: "switch tor1", What: "it did not run", Late: s.to - s.from}}, nil
+}
+
+// TestPlannedSeconds: a phase that went on for a stall in it has as many clean seconds as were planned, and is held to these:
+// not to a part of what it has become, or waiting for clean seconds would spoil it.
+func TestPlannedSeconds(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[measure]
+warmup = "1s"
+duration = "2s"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+`)
+	setup.Interval = 50 * time.Millisecond
+	dep, err := r.Testbed().Deploy(t.Context(), setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obs, err := r.observe(t.Context(), setup, &standing{Deployment: dep, from: 1500 * time.Millisecond, to: 2500 * time.Millisecond}, Baseline{}, nil)
+	if err := errors.Join(err, dep.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	spans := obs.timeline.spans()
+	if len(spans) != 1 || spans[0].planned != 2*time.Second || spans[0].longer != 0 || (spans[0].end-spans[0].start-3*time.Second).Abs() > 100*time.Millisecond {
+		t.Fatalf("%+v, want one of 3 s, of which 2 s were planned", spans)
+	}
+	ph, err := r.phase(setup, Baseline{}, obs, spans[0], r.predicted(t, setup, "A"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ph.Spoilt != "" || len(ph.LeftOut) != 1 {
+		t.Errorf("left out %+v, spoilt: %q", ph.LeftOut, ph.Spoilt)
+	}
+}
+
 // A timeline names, for each span that is measured, when it begins and who sends.
 func TestTimeline(t *testing.T) {
 	dur := func(s float64) inventory.Duration { return inventory.Duration(seconds(s)) }

@@ -241,6 +241,14 @@ func (t *Trace) Supports(driver string) error {
 	return nil
 }
 
+// Switched implements study.Switched: rings are unicast.
+func (t *Trace) Switched() (of, use string) {
+	if traffics[t.Collective] == cluster.Ring {
+		return "", ""
+	}
+	return "the trace's jobs", `use trace.collective = "ring"`
+}
+
 // Ready implements study.Study. Of a file that is drawn again, the jobs that all draws are from are looked at, and whether
 // every repeat has a window.
 func (t *Trace) Ready(p study.Planned) error {

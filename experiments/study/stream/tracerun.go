@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -171,11 +172,12 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 		},
 	}, dep, list)
 	b.Timing("measure", began)
-	b.Placed.Names, b.Placed.Begun, b.Placed.Once = map[string]string{}, map[string]float64{}, true
+	b.Placed.Names, b.Placed.Begun, b.Placed.Iteration, b.Placed.Once = map[string]string{}, map[string]float64{}, map[string]float64{}, true
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
 		b.Placed.Plan.Jobs = append(b.Placed.Plan.Jobs, j.Plan)
 		b.Placed.Begun[j.Plan.Name] = origin + j.Issued
+		b.Placed.Iteration[j.Plan.Name] = study.PSNs(math.Round(plain[j.ID].Bytes), s.Switch.Lanes)
 		still.Jobs = append(still.Jobs, study.Ran{Job: j.Plan.Name, Start: origin + j.Start, End: origin + j.End})
 		point.Findings = append(point.Findings, ahead.Wrong(&j.Plan)...)
 	}

@@ -205,6 +205,11 @@ func (o *Operations) Supports(driver string) error {
 	return nil
 }
 
+// Switched implements study.Switched.
+func (o *Operations) Switched() (of, use string) {
+	return "jobs that share trees", "use switches that inabench programs"
+}
+
 // modules turns parts of MINA off.
 func (o *Operations) modules(c *spec.Checker) {
 	if !c.Has("operations.modules") {
