@@ -536,7 +536,4 @@ func TestArgs(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if got := (Program{Args: []string{"-v"}}).args(Request{Item: Item{Driver: "sim", Path: "a.toml"}}); got[len(got)-2] != "-v" {
-		t.Errorf("%q, want its own arguments before the path", got)
-	}
 }
