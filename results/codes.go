@@ -135,7 +135,7 @@ var explanations = []Explanation{
 		[]string{"an agent that ended early, or believed that it was told to", "a program of the job that crashed"},
 		[]string{"look at the host's journal around the time that the finding names"}},
 	{CodeIterations,
-		"A job did another number of iterations than it was asked for.",
+		"A job did another number of iterations than it was asked for, or says that it did more than it got results for.",
 		[]string{"a worker that ended early", "a worker that counts iterations twice"},
 		[]string{"the finding names the workers that did another number"}},
 	{CodeUnchecked,

@@ -196,10 +196,13 @@ func counted(h handover.Hop, received []handover.End) map[string]bool {
 }
 
 // resent is how many packets a job's workers say that they sent again since from: so many at most may come to a switch that has
-// no memory or no turn for them, or a second time.
+// no memory or no turn for them, or a second time. Where one of them does not say it, or began again, there is no most.
 func (in *Inspection) resent(j placement.JobPlan, from float64) (n float64) {
 	for _, w := range j.Workers {
-		by, _, _ := grown(in.Counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)), from)
+		by, _, ok := grown(in.Counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)), from)
+		if !ok {
+			return math.Inf(1)
+		}
 		n += by
 	}
 	return n

@@ -221,6 +221,7 @@ func (in *Inspection) Sums() []results.Finding {
 	}
 	var out []results.Finding
 	for _, sum := range in.Jobs {
+		unlooked := in.unlooked(sum.Job)
 		switch {
 		case sum.SumErrors > 0: // of one worker, too: nothing on the way may change what it sent
 			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeSums, Of: sum.Job, Outcome: results.Fail,
@@ -228,10 +229,10 @@ func (in *Inspection) Sums() []results.Finding {
 		case sum.SumsChecked == 0 && sum.Workers > 1 && !sum.Local:
 			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s compared no sums: it got no results%s", sum.Job, in.hosts(sum.Job))})
-		case in.unlooked(sum.Job) > 0: // each worker compares all that it gets, and says in one report how much both are
+		case unlooked > 0: // each worker compares all that it gets, and says in one report how much both are
 			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s got %s values that nobody compared with what was sent, and %d that its workers did%s",
-					sum.Job, human.Quantity(in.unlooked(sum.Job), "1"), sum.SumsChecked, in.hosts(sum.Job))})
+					sum.Job, human.Quantity(unlooked, "1"), sum.SumsChecked, in.hosts(sum.Job))})
 		}
 	}
 	return out

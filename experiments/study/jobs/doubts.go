@@ -224,7 +224,8 @@ func crowded(setup testbed.Setup, p *placement.Prediction, inv *inventory.Invent
 const crowd = 0.01
 
 // provisos are those of a prediction that are known before anything runs: queues that no buffer has room
-// for, what it leaves out, and messages that end too soon for it. Where one fails a figure is undecided.
+// for, what it leaves out, messages that end too soon for it, and windows of which only a run knows how long they take to come
+// round. Where one of the others fails a figure is undecided.
 func provisos(s *spec.Spec, setup testbed.Setup, p *placement.Prediction, inv *inventory.Inventory) (out []string) {
 	asked := func(sw *inventory.Switch) int64 {
 		if s.Switch.Buffer > 0 {
