@@ -3,12 +3,12 @@ package bfrt_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc/codes"
 
 	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -48,15 +48,18 @@ func dial(t *testing.T, s *personality.BFRuntime, o bfrt.Options) *bfrt.Client {
 	return c
 }
 
+// config is a program whose profiles, so many, have one name: of more than one the server takes none.
+func config(profiles int) []byte {
+	pipe := bfrt.Profile{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}
+	return bfrt.Config{Program: "ina_tna", BFRT: personality.BFRTInfo(p4.Info()), Profiles: slices.Repeat([]bfrt.Profile{pipe}, profiles)}.Marshal()
+}
+
 func pipeline() dataplane.Pipeline {
-	return dataplane.Pipeline{Info: p4.Info(), DeviceConfig: bfrt.Config{
-		Program: "ina_tna", BFRT: personality.BFRTInfo(p4.Info()),
-		Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}},
-	}.Marshal()}
+	return dataplane.Pipeline{Info: p4.Info(), DeviceConfig: config(1)}
 }
 
 func TestConformance(t *testing.T) {
-	dataplanetest.Run(t, dataplanetest.Subject{Pipeline: pipeline(), Open: func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) {
+	dataplanetest.Run(t, dataplanetest.Subject{Pipeline: pipeline(), Refused: config(2), Open: func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) {
 		s, mem := serve(t)
 		return dial(t, s, options()), mem
 	}})
@@ -312,43 +315,6 @@ func TestRefusedConfigs(t *testing.T) {
 	}
 	if s.Pushes() != 0 {
 		t.Errorf("%d loads", s.Pushes())
-	}
-}
-
-// A program that the server refuses leaves the switch as it was: the client goes on writing into what it runs, and Close
-// undoes what was written before and after.
-func TestPushRefused(t *testing.T) {
-	s, mem := serve(t)
-	c := dial(t, s, options())
-	want := dataplanetest.Sample()
-	if err := errors.Join(c.Push(t.Context(), pipeline()), c.Write(t.Context(), want)); err != nil {
-		t.Fatal(err)
-	}
-	var e *dataplane.Error
-	before := c.Loaded()
-	pipe := bfrt.Profile{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}
-	twice := pipeline() // is one profile twice
-	twice.DeviceConfig = bfrt.Config{Program: "ina_tna", BFRT: personality.BFRTInfo(p4.Info()), Profiles: []bfrt.Profile{pipe, pipe}}.Marshal()
-	for what, err := range map[string]error{"push": c.Push(t.Context(), twice), "put back": c.Restore(t.Context(), twice.DeviceConfig)} {
-		if !errors.As(err, &e) || e.Code != codes.InvalidArgument {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if c.Loaded() != before || s.Pushes() != 1 {
-		t.Errorf("%d loads, now %+v, before %+v", s.Pushes(), c.Loaded(), before)
-	}
-	want.Jobs[0].Size = 16
-	if err := c.Write(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, mem.State()); diff != "" {
-		t.Errorf("written afterwards (-want +got):\n%s", diff)
-	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" {
-		t.Errorf("after closing (-want +got):\n%s", diff)
 	}
 }
 
