@@ -273,7 +273,7 @@ func (c *Client) load(ctx context.Context, config []byte) error {
 		c.prog, c.witness = prog, witness
 		return err
 	}
-	c.has, c.before = newTables(), prior{}
+	c.has, c.before, c.doubtful = newTables(), prior{}, nil
 	return err
 }
 
