@@ -3,6 +3,7 @@ package bfrt_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,15 +48,18 @@ func dial(t *testing.T, s *personality.BFRuntime, o bfrt.Options) *bfrt.Client {
 	return c
 }
 
+// config is a program whose profiles, so many, have one name: of more than one the server takes none.
+func config(profiles int) []byte {
+	pipe := bfrt.Profile{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}
+	return bfrt.Config{Program: "ina_tna", BFRT: personality.BFRTInfo(p4.Info()), Profiles: slices.Repeat([]bfrt.Profile{pipe}, profiles)}.Marshal()
+}
+
 func pipeline() dataplane.Pipeline {
-	return dataplane.Pipeline{Info: p4.Info(), DeviceConfig: bfrt.Config{
-		Program: "ina_tna", BFRT: personality.BFRTInfo(p4.Info()),
-		Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}},
-	}.Marshal()}
+	return dataplane.Pipeline{Info: p4.Info(), DeviceConfig: config(1)}
 }
 
 func TestConformance(t *testing.T) {
-	dataplanetest.Run(t, dataplanetest.Subject{Pipeline: pipeline(), Open: func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) {
+	dataplanetest.Run(t, dataplanetest.Subject{Pipeline: pipeline(), Refused: config(2), Open: func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) {
 		s, mem := serve(t)
 		return dial(t, s, options()), mem
 	}})

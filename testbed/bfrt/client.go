@@ -68,6 +68,7 @@ type Client struct {
 	witness   uint16 // a job that was written: where it is gone, the switch has restarted; 0: none
 	restarted bool   // since anything was written
 	loading   bool   // a program, by us
+	begun     bool   // that load, as the stream says: what was on the switch is gone
 	told      string // the sum of what Foreign has told of; "": of none
 
 	finished chan struct{} // told when the switch has loaded a program
@@ -187,6 +188,7 @@ func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, 
 		if r := m.GetSetForwardingPipelineConfigResponse(); r != nil {
 			c.mu.Lock()
 			ours := c.loading
+			c.begun = true
 			c.mu.Unlock()
 			if !ours {
 				return fmt.Errorf("%w: another client has loaded a program", dataplane.ErrRestarted)

@@ -173,7 +173,8 @@ func programs(now *bfrtpb.GetForwardingPipelineConfigResponse) (out []*bfrtpb.Fo
 }
 
 // Push implements dataplane.Switch. The pipeline's DeviceConfig is a Config. A program that is loaded takes the ports
-// down. With Keep, one that is the same and has no jobs is left as it is, and routes and groups are deleted.
+// down; one that the server refuses leaves the switch as it was, and Close undoes what was written. With Keep, one that is
+// the same and has no jobs is left as it is, and routes and groups are deleted.
 func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	const op = "push pipeline"
 	if c.observer {
@@ -248,8 +249,9 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	return nil
 }
 
-// load makes the switch run a program, with nothing in it. The server's answer says little: the stream says when it has
-// finished. What was known of the switch is forgotten. The lock writing is held.
+// load makes the switch run a program, with nothing in it, and forgets what was known of the switch. A server that refuses
+// a program before it begins to load it (forwardingConfigSet, warmInitBegin) leaves the switch as it was: so does load.
+// The lock writing is held.
 func (c *Client) load(ctx context.Context, config []byte) error {
 	id, err := c.session.Await(ctx)
 	if err != nil {
@@ -259,19 +261,29 @@ func (c *Client) load(ctx context.Context, config []byte) error {
 	if err := proto.Unmarshal(config, m); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	prog, witness := c.prog, c.witness
+	c.loading, c.begun, c.prog, c.witness = true, false, nil, 0
+	c.mu.Unlock()
+	err = c.warmInit(ctx, id, m)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loading = false
+	if err != nil && !c.begun {
+		c.prog, c.witness = prog, witness
+		return err
+	}
+	c.has, c.before, c.doubtful = newTables(), prior{}, nil
+	return err
+}
+
+// warmInit has the server load a program. Its answer says little: the stream says when it has finished.
+func (c *Client) warmInit(ctx context.Context, id uint32, m *bfrtpb.ForwardingPipelineConfig) error {
 	select {
 	case <-c.finished:
 	default:
 	}
-	loading := func(is bool) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.loading, c.prog, c.witness = is, nil, 0
-	}
-	loading(true)
-	defer loading(false)
-	c.has, c.before = newTables(), prior{}
-	_, err = c.rpc.SetForwardingPipelineConfig(ctx, &bfrtpb.SetForwardingPipelineConfigRequest{
+	_, err := c.rpc.SetForwardingPipelineConfig(ctx, &bfrtpb.SetForwardingPipelineConfigRequest{
 		DeviceId: c.device, ClientId: id, Config: []*bfrtpb.ForwardingPipelineConfig{m},
 		Action: bfrtpb.SetForwardingPipelineConfigRequest_VERIFY_AND_WARM_INIT_BEGIN_AND_END,
 	}, grpc.WaitForReady(true))

@@ -31,7 +31,8 @@ type Switch interface {
 	Version(ctx context.Context) (string, error)
 
 	// Push loads a program and makes the switch forget everything that was written. What somebody has loaded since Foreign was
-	// asked is not replaced: that is an error wrapping ErrNotPrimary or ErrForeign.
+	// asked is not replaced: that is an error wrapping ErrNotPrimary or ErrForeign. A program that the server refuses leaves
+	// the switch as it was.
 	Push(ctx context.Context, p Pipeline) error
 	// Foreign is the program that the switch runs, if that is none of INA; nil: it is one, or there is none. Where the server
 	// does not tell, the error wraps ErrUntold.

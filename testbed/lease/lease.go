@@ -36,8 +36,8 @@
 // highest file. With it alone nobody gets anything. Renewing, and taking again what one has, also want the highest
 // file to be of the caller's account (Holder.UID), which no one without that account can arrange. Return wants the
 // token only, and what it does, giving back, is to make a name: who may do that in the directory needs no token
-// for it, and may take the resource over as well. So the rights to the directory are what
-// keeps others out; leases keep apart those who have them and follow the rules.
+// for it, and may take the resource over as well. So the rights to the directory keep others out; leases keep apart
+// those who have them and follow the rules.
 package lease
 
 import (

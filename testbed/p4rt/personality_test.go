@@ -100,7 +100,7 @@ func (g target) pipeline() dataplane.Pipeline {
 func TestDataPlanes(t *testing.T) {
 	for _, g := range targets() {
 		t.Run(g.Name, func(t *testing.T) {
-			dataplanetest.Run(t, dataplanetest.Subject{Pipeline: g.pipeline(), Open: func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) {
+			dataplanetest.Run(t, dataplanetest.Subject{Pipeline: g.pipeline(), Refused: []byte("no program"), Open: func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) {
 				srv, mem := g.start(t)
 				o := g.options()
 				if o.Ports == nil { // those that there are
@@ -175,39 +175,6 @@ func TestPersonalities(t *testing.T) {
 			}
 			if l := c.Loaded(); len(l.P4Info) != 64 || len(l.DeviceConfig) != 64 || l.Kept {
 				t.Errorf("loaded %+v", l)
-			}
-			if err := c.Close(ctx); err != nil {
-				t.Error(err)
-			}
-			if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" {
-				t.Errorf("after closing (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// A pipeline that is refused leaves the switch as it was, multicast groups too, and what was written is still undone.
-func TestPushRefused(t *testing.T) {
-	for _, g := range targets() {
-		t.Run(g.Name, func(t *testing.T) {
-			srv, mem := g.start(t)
-			ctx := t.Context()
-			c, err := p4rt.Dial(ctx, "tor1", srv.P4RT, g.device, g.options())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close(context.Background())
-			if err := errors.Join(c.Push(ctx, g.pipeline()), c.Write(ctx, sample())); err != nil {
-				t.Fatal(err)
-			}
-			wrong := g.pipeline()
-			wrong.DeviceConfig = []byte("no program")
-			var e *dataplane.Error
-			if err := c.Push(ctx, wrong); !errors.As(err, &e) || e.Code != codes.InvalidArgument || strings.Contains(err.Error(), "back") {
-				t.Errorf("no program: %v", err)
-			}
-			if diff := cmp.Diff(sample(), mem.State()); diff != "" {
-				t.Errorf("after a refusal (-want +got):\n%s", diff)
 			}
 			if err := c.Close(ctx); err != nil {
 				t.Error(err)

@@ -33,8 +33,9 @@ import (
 //
 //   - proto/bf_rt_server_mgr.cpp: two clients of one number are refused (addConnection); who has not subscribed is
 //     unknown (forwardingConfigBind, BF_NOT_READY is UNAVAILABLE); a program has one client (ALREADY_EXISTS), and to who
-//     is bound to it already, too; a program that is loaded forgets all entries and multicast, and clients of programs
-//     that are gone lose their stream (refreshConnections).
+//     is bound to it already, too; a program with two profiles of one name is refused before anything is loaded
+//     (DeviceForwardingConfig); one that is loaded forgets all entries and multicast, clients are told that it has begun
+//     when it is in place (warmInitBegin), and those of programs that are gone lose their stream (refreshConnections).
 //   - proto/bf_rt_server_impl.cpp: Write and Read need a bound client, or a program's name (getBfRtInfo); an entry's
 //     table, action and fields must be known, and its values have all bytes of their fields (make_key, make_data); a
 //     default entry is not inserted; DATAPLANE_ATOMIC is not implemented; each update has an answer of its own, and what
@@ -399,18 +400,20 @@ func (g *bfService) SetForwardingPipelineConfig(ctx context.Context, r *bfrtpb.S
 			return nil, status.Error(codes.InvalidArgument, "Invalid device config sent Invalid arguments")
 		}
 		c := r.GetConfig()[0]
+		names := map[string]bool{}
 		for _, p := range c.GetProfiles() {
-			if len(p.GetContext()) == 0 || len(p.GetBinary()) == 0 {
+			if len(p.GetContext()) == 0 || len(p.GetBinary()) == 0 || names[p.GetProfileName()] {
 				return nil, status.Error(codes.InvalidArgument, "Invalid device config sent Invalid arguments")
 			}
+			names[p.GetProfileName()] = true
 		}
 		if len(c.GetProfiles()) == 0 {
 			return nil, status.Error(codes.InvalidArgument, "Invalid device config sent Invalid arguments")
 		}
-		s.tell(bfrtpb.SetForwardingPipelineConfigResponseType_WARM_INIT_STARTED)
 		if err := s.reload(ctx, c); err != nil {
 			return out, nil // refreshConnections answers, and well
 		}
+		s.tell(bfrtpb.SetForwardingPipelineConfigResponseType_WARM_INIT_STARTED)
 		s.tell(bfrtpb.SetForwardingPipelineConfigResponseType_WARM_INIT_FINISHED)
 		for _, other := range s.clients {
 			if other.bound != "" && other.bound != c.GetP4Name() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
@@ -20,6 +21,7 @@ import (
 type Subject struct {
 	Open     func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) // a client that has pushed nothing
 	Pipeline dataplane.Pipeline
+	Refused  []byte // a device config that the server refuses
 }
 
 // Sample is something of each kind.
@@ -96,6 +98,34 @@ func Run(t *testing.T, s Subject) {
 		holds(t, c, mem, Sample())
 		if l := c.Loaded(); l.Kept || l.Cookie == 0 {
 			t.Errorf("loaded: %+v", l)
+		}
+	})
+	t.Run("a push that is refused leaves the switch as it was", func(t *testing.T) {
+		c, mem := pushed(t)
+		want := Sample()
+		if err := c.Write(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		before, wrong := c.Loaded(), s.Pipeline
+		wrong.DeviceConfig = s.Refused
+		var refused *dataplane.Error
+		if err := c.Push(t.Context(), wrong); !errors.As(err, &refused) || refused.Code != codes.InvalidArgument {
+			t.Errorf("pushed: %v", err)
+		}
+		holds(t, c, mem, want)
+		if l := c.Loaded(); l != before {
+			t.Errorf("loaded: %+v, before %+v", l, before)
+		}
+		want.Jobs[0].Size = 16
+		if err := c.Write(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, c, mem, want)
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" {
+			t.Errorf("after closing (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("counters", func(t *testing.T) {
