@@ -343,7 +343,7 @@ func (d *flawedDeployment) SetLink(_ context.Context, link string, s testbed.Lin
 	if d.bed.setLink != nil {
 		return d.bed.setLink(d, link)
 	}
-	if _, ok := d.bed.Inventory().Topology().Link(link); !ok {
+	if !slices.ContainsFunc(d.bed.Inventory().Topology().Links, func(l inventory.DirectedLink) bool { return l.Name == link }) {
 		return fmt.Errorf("no link %q", link)
 	}
 	d.mu.Lock()
