@@ -246,6 +246,7 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 		if lasts[set] > 0 {
 			out.Settled = max(out.Settled, r.Settled)
 			out.Approximate = out.Approximate || r.Approximate
+			out.Lossless = out.Lossless || r.Lossless
 		}
 	}
 	for l := range out.Links {
@@ -265,8 +266,10 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 		j := &out.Jobs[i]
 		j.Bottleneck = all.Jobs[i].Bottleneck
 		figures := perNode(j)
-		if all.Jobs[i].UpCame == nil {
-			figures = figures[:3]
+		for set, r := range states {
+			if o := at[set][i]; o >= 0 && r.Jobs[o].UpCame == nil { // there is no mean of what is not told of all
+				figures = figures[:3]
+			}
 		}
 		for _, x := range figures {
 			*x = make([]float64, len(all.Jobs[i].Share))
