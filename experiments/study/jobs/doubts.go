@@ -266,9 +266,12 @@ func (r *run) tipped(setup testbed.Setup, base Baseline, obs observation, span i
 	}
 	shaken := t.schedule(base, r.pace(t))
 	shaken.Lag.Hitch = longest / 2
-	if ok, err := covers(shaken, true); ok || err != nil {
+	switch ok, err := covers(shaken, true); {
+	case err != nil:
+		return "", err
+	case ok:
 		return fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
-			human.Quantity(shaken.Lag.Hitch, "s")), err
+			human.Quantity(shaken.Lag.Hitch, "s")), nil
 	}
 	stood := 0 // their processes, and the testbed's
 	for _, x := range obs.stalls {
@@ -283,7 +286,7 @@ func (r *run) tipped(setup testbed.Setup, base Baseline, obs observation, span i
 	if ok, err := covers(apart, false); !ok || err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("what jobs get that index a memory by PSN depends on how far apart they are, which changes where somebody stands still, as happened %d times: they may be where this was measured; another switch.addressing, or windows that fit into the memory together, have one state", stood), nil
+	return fmt.Sprintf("what jobs get that index a memory by PSN depends on how far apart they are, which changes where somebody stands still, as happened %d times: they may be where this was measured; under another switch.addressing, pool or hash, they have one state", stood), nil
 }
 
 // scatter has jobs of a phase begin at any time within a turn of a memory that they share and index by PSN, at the rates
