@@ -3,7 +3,6 @@
 package clean
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -59,7 +58,9 @@ func Run(ctx context.Context, j *journal.Journal, o Options) error {
 	if err != nil {
 		return testbed.Leftover(fmt.Errorf("run %s: the inventory in its journal: %w", log.Run, err))
 	}
-	o.Fan = cmp.Or(o.Fan, 32)
+	if o.Fan == 0 {
+		o.Fan = 32
+	}
 	c := &cleaning{opt: o, log: log, inv: inv, journal: j}
 	order, of := []string{}, map[string][]journal.Entry{}
 	for _, e := range log.Undone() {
