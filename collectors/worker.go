@@ -11,8 +11,8 @@ import (
 // source who said it ("worker A/0", "ps A") and of what it is about ("A/0", "A/ps").
 //
 // What a job's aggregation really was can be worked out from the PS alone, over any time:
-// (n-p)/(n-1) of n workers, where p is its worker_arrived, resends and pushed-out partial sums included, over its
-// worker_completed. What it should have got is worker_psns_sent and worker_resends of the
+// (n-p)/(n-1) of n workers, where p is worker_arrived over worker_completed, resends and
+// pushed-out partial sums included. What it should have got is worker_psns_sent and worker_resends of the
 // workers; what a switch claims is job_granted and job_denied, which say nothing about
 // resends, and job_out is what it sent on.
 func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample {

@@ -3,7 +3,6 @@
 package clean
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"

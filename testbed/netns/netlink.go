@@ -16,18 +16,23 @@ import (
 	"github.com/inabench/inabench/testbed/softswitch"
 )
 
-// A request is something to have of the kernel and, for error messages, what it is.
+// A request is something to have of the kernel, asked for over a socket, and, for error messages, what it is.
 type request struct {
 	what string
-	do   func() error
+	do   func(*netlink.Handle) error
 }
 
-// apply makes the requests in order in the network namespace of this process. Every one is tried; the errors of those that
-// were refused are joined.
+// apply makes the requests in order in the network namespace of this process, all over one socket: bringing a rack up is
+// hundreds of them. Every one is tried; the errors of those that were refused are joined.
 func apply(reqs ...request) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return os.NewSyscallError("netlink socket", err)
+	}
+	defer h.Close()
 	var errs []error
 	for _, q := range reqs {
-		if err := q.do(); err != nil {
+		if err := q.do(h); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", q.what, err))
 		}
 	}
@@ -61,7 +66,7 @@ func newVeth(bridge int, a, b vethEnd) request {
 	}
 	veth := netlink.NewVeth(attrs)
 	veth.PeerName, veth.PeerHardwareAddr, veth.PeerNamespace = b.name, b.mac, b.namespace()
-	return request{fmt.Sprintf("create veth %s - %s", a.name, b.name), func() error { return netlink.LinkAdd(veth) }}
+	return request{fmt.Sprintf("create veth %s - %s", a.name, b.name), func(h *netlink.Handle) error { return h.LinkAdd(veth) }}
 }
 
 // newBridge makes a bridge that is up, forwards at once and does not snoop.
@@ -70,7 +75,7 @@ func newBridge(name string, group uint32) request {
 		LinkAttrs:         netlink.LinkAttrs{Name: name, Group: group, Flags: net.FlagUp, TxQLen: -1},
 		MulticastSnooping: new(bool),
 	}
-	return request{"create bridge " + name, func() error { return netlink.LinkAdd(bridge) }}
+	return request{"create bridge " + name, func(h *netlink.Handle) error { return h.LinkAdd(bridge) }}
 }
 
 // deleteGroup removes every device of a group in one go: the kernel then waits
@@ -79,18 +84,18 @@ func deleteGroup(group uint32) request {
 	q := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
 	q.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	q.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
-	return request{"delete management network", func() error {
+	return request{"delete management network", func(*netlink.Handle) error { // which has no call for it
 		_, err := q.Execute(unix.NETLINK_ROUTE, 0)
 		return err
 	}}
 }
 
 func linkUp(index int, name string) request {
-	return request{fmt.Sprintf("set %s up", name), func() error { return netlink.LinkSetUp(device(index)) }}
+	return request{fmt.Sprintf("set %s up", name), func(h *netlink.Handle) error { return h.LinkSetUp(device(index)) }}
 }
 
 func linkDown(index int, name string) request {
-	return request{fmt.Sprintf("set %s down", name), func() error { return netlink.LinkSetDown(device(index)) }}
+	return request{fmt.Sprintf("set %s down", name), func(h *netlink.Handle) error { return h.LinkSetDown(device(index)) }}
 }
 
 func device(index int) netlink.Link {
@@ -104,7 +109,7 @@ func addAddress(index int, a netip.Prefix, onlink bool) request {
 	if !onlink {
 		addr.Flags = unix.IFA_F_NOPREFIXROUTE
 	}
-	return request{fmt.Sprintf("add address %s", a), func() error { return netlink.AddrAdd(nil, addr) }}
+	return request{fmt.Sprintf("add address %s", a), func(h *netlink.Handle) error { return h.AddrAdd(nil, addr) }}
 }
 
 // ipNet is an IPv4 prefix with the address in it, as package net has it.
@@ -123,7 +128,7 @@ func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metri
 	if via.IsValid() {
 		route.Gw, route.Scope, route.Flags = via.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
 	}
-	return request{fmt.Sprintf("add route %s", dst), func() error { return netlink.RouteAdd(route) }}
+	return request{fmt.Sprintf("add route %s", dst), func(h *netlink.Handle) error { return h.RouteAdd(route) }}
 }
 
 // serialise has a device take frames at a rate, bit/s, as a NIC does: what its host has more waits there, where TCP
@@ -158,7 +163,7 @@ const openWindow = 512
 // addNeighbour states the MAC address of ip for good: no ARP.
 func addNeighbour(index int, ip netip.Addr, mac net.HardwareAddr) request {
 	neigh := &netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac}
-	return request{fmt.Sprintf("add neighbour %s", ip), func() error { return netlink.NeighSet(neigh) }}
+	return request{fmt.Sprintf("add neighbour %s", ip), func(h *netlink.Handle) error { return h.NeighSet(neigh) }}
 }
 
 // ifIndex is the index of a device in this network namespace.

@@ -57,24 +57,24 @@ func (e *engine) jobCounters(index int) *ina.Counters {
 
 // jobField is the count behind a counter of a job; nil of JobHold, which has none.
 func jobField(j *ina.Counters, c Counter) *ina.Count {
-	return [NumCounters - int(JobIn)]*ina.Count{
-		JobIn - JobIn:         &j.In,
-		JobAggregated - JobIn: &j.Aggregated,
-		JobFallback - JobIn:   &j.Fallback,
-		JobGranted - JobIn:    &j.Granted,
-		JobDenied - JobIn:     &j.Denied,
-		JobOut - JobIn:        &j.Out,
-		JobResults - JobIn:    &j.Results,
-		JobResends - JobIn:    &j.Resends,
-		JobDuplicates - JobIn: &j.Duplicates,
-		JobDropped - JobIn:    &j.Dropped,
-		JobMarked - JobIn:     &j.Marked,
-		JobLocks - JobIn:      &j.Locks,
-		JobRefused - JobIn:    &j.Refused,
-		JobConflicts - JobIn:  &j.Conflicts,
-		JobInactive - JobIn:   &j.Inactive,
-		JobAnswers - JobIn:    &j.Answers,
-	}[c-JobIn]
+	return [NumCounters]*ina.Count{
+		JobIn:         &j.In,
+		JobAggregated: &j.Aggregated,
+		JobFallback:   &j.Fallback,
+		JobGranted:    &j.Granted,
+		JobDenied:     &j.Denied,
+		JobOut:        &j.Out,
+		JobResults:    &j.Results,
+		JobResends:    &j.Resends,
+		JobDuplicates: &j.Duplicates,
+		JobDropped:    &j.Dropped,
+		JobMarked:     &j.Marked,
+		JobLocks:      &j.Locks,
+		JobRefused:    &j.Refused,
+		JobConflicts:  &j.Conflicts,
+		JobInactive:   &j.Inactive,
+		JobAnswers:    &j.Answers,
+	}[c]
 }
 
 // reset empties tables and counters; frames in the cables stay there, since those

@@ -50,7 +50,7 @@
 // Synchronous jobs have no PS: their share is what switches say.
 //
 // What a switch claims has neither resends nor the partial sums that they push
-// out of an aggregator that was granted. The PS sees both: (n-p)/(n-1) of n workers, p being its worker_arrived over its
-// worker_completed is what aggregation was in fact. At 5 % loss two workers have a granted share of
+// out of an aggregator that was granted. The PS sees both: what aggregation was in fact is (n-p)/(n-1)
+// of n workers, p being its worker_arrived over its worker_completed. At 5 % loss two workers have a granted share of
 // 1.00, and the PS receives 1.8 packets for each PSN.
 package jobs
