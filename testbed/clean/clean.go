@@ -1,5 +1,5 @@
 // Package clean undoes what runs left: what the journal of one says that it has changed, or, without a journal, everything of
-// this program that is on a host.
+// this program that is on the hosts and in the switches of a lab.
 package clean
 
 import (
