@@ -3,6 +3,7 @@
 package clean
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -46,9 +47,7 @@ type Options struct {
 
 // whole are the options with their defaults.
 func (o Options) whole() Options {
-	if o.Fan == 0 {
-		o.Fan = 32
-	}
+	o.Fan = cmp.Or(o.Fan, 32)
 	if o.Say == nil {
 		o.Say = func(string, string) {}
 	}
