@@ -415,7 +415,7 @@ func Mean(x []float64) Figure {
 func Median(x []float64) float64 {
 	s := slices.Sorted(slices.Values(x))
 	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
+	return s[(n-1)/2]/2 + s[n/2]/2 // their sum may be beyond all numbers
 }
 
 // StudentT is the two-sided 95 % quantile of Student's t with df degrees of

@@ -43,6 +43,9 @@ func TestMean(t *testing.T) {
 	if a, b := results.Median([]float64{5, 1, 3}), results.Median([]float64{9, 1, 5, 3}); a != 3 || b != 4 {
 		t.Errorf("medians %v and %v", a, b)
 	}
+	if m := results.Median([]float64{math.MaxFloat64}); m != math.MaxFloat64 {
+		t.Errorf("median of the largest number is %v", m)
+	}
 }
 
 // counter sums interval values up, read every second from t = 0.

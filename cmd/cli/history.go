@@ -263,8 +263,8 @@ func sparkline(nights []history.Night) string {
 	out := make([]rune, len(v))
 	for i, y := range v {
 		out[i] = bars[len(bars)/2-1]
-		if hi > lo {
-			out[i] = bars[min(len(bars)-1, int((y/2-lo/2)/(hi/2-lo/2)*float64(len(bars))))] // the whole range may be beyond all numbers
+		if hi/2 > lo/2 { // halves, since the whole range may be beyond all numbers
+			out[i] = bars[min(len(bars)-1, int((y/2-lo/2)/(hi/2-lo/2)*float64(len(bars))))]
 		}
 	}
 	return string(out)

@@ -170,6 +170,7 @@ func TestSparkline(t *testing.T) {
 		"▁▂▃▄▅▆▇█": nights(0, 1.1, 2.1, 3.1, 4.1, 5.1, 6.1, 8),
 		"█▁█":      nights(-1, -2, -1),
 		"▁█▅":      nights(-math.MaxFloat64, math.MaxFloat64, 0),
+		"▄▄":       nights(0, math.SmallestNonzeroFloat64),
 	} {
 		if s := sparkline(got); s != want {
 			t.Errorf("%q, want %q", s, want)

@@ -1,8 +1,9 @@
 // Package clean undoes what runs left: what the journal of one says that it has changed, or, without a journal, everything of
-// this program that is on a host.
+// this program that is on the hosts and in the switches of a lab.
 package clean
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
