@@ -617,9 +617,12 @@ func scrubbed(v reflect.Value) (n int) {
 			return 1
 		}
 	case reflect.Interface:
-		if f, ok := v.Interface().(float64); ok && !human.Finite(f) {
-			v.Set(reflect.ValueOf(0.0))
-			return 1
+		if !v.IsNil() {
+			value := reflect.New(v.Elem().Type()).Elem() // which can be set
+			value.Set(v.Elem())
+			if n = scrubbed(value); n > 0 {
+				v.Set(value)
+			}
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -631,7 +634,7 @@ func scrubbed(v reflect.Value) (n int) {
 		}
 	case reflect.Map:
 		for _, key := range v.MapKeys() {
-			value := reflect.New(v.Type().Elem()).Elem() // which can be set
+			value := reflect.New(v.Type().Elem()).Elem()
 			value.Set(v.MapIndex(key))
 			if k := scrubbed(value); k > 0 {
 				n += k

@@ -645,7 +645,7 @@ func TestCreateUnwritable(t *testing.T) {
 func TestScrub(t *testing.T) {
 	rec := &results.Record{Points: []results.Point{{
 		Phases: []results.Phase{{Figures: []results.Figure{{Value: math.NaN(), Hi: math.Inf(1), N: 3}, {Value: 1, Grain: math.NaN(), N: 3}}}},
-		Params: map[string]any{"rate": math.Inf(1), "mode": "pool"}, Curves: []results.Curve{{Y: []float64{1, math.NaN()}}},
+		Params: map[string]any{"rates": []any{1.5, math.Inf(1)}, "mode": "pool"}, Curves: []results.Curve{{Y: []float64{1, math.NaN()}}},
 	}}, Checks: []results.Check{{Error: math.Inf(-1)}}, Timings: map[string]float64{"measure": math.Inf(1)}, Reproduced: []results.Reproduction{{Here: &results.Effect{Lo: math.NaN()}}}}
 	var b bytes.Buffer
 	if err := results.WriteJSON(&b, rec); err != nil {

@@ -57,10 +57,12 @@ const maxMore = 1000
 //
 // An expectation that finds no figure, or no prediction of any, is inconclusive:
 // nothing to hold it against. Figures that its model says nothing of, where it does
-// of others in that phase, are left out. Checks that are not gated never decide
-// the outcome. The outcome is error if a point ended with one, else fail if a gated
-// check failed, else inconclusive if one is, else not judged if no check is gated but those
-// of what must hold of every run, else pass; reasons say why, the most important first.
+// of others in that phase, are left out, and so are repeats of which it says nothing; where
+// it says nothing there of the whole metric, as one that failed, a pass by the others is
+// undecided. Checks that are not gated never decide the outcome. The outcome is error if
+// a point ended with one, else fail if a gated check failed, else inconclusive if one is,
+// else not judged if no check is gated but those of what must hold of every run, else pass;
+// reasons say why, the most important first.
 //
 // An expectation that is an Event decides also where it is not gated, then as undecided. The whole
 // are further checks of the run as a whole, which are decided already.
@@ -323,7 +325,8 @@ func (p Point) UnsoundIn(phase int) string {
 // subject is what a phase of a cell has of one thing that an expectation is about.
 type subject struct {
 	observed  []Figure // of sound repeats
-	heard     []Figure // those of observed in whose repeats the predictor said something, too
+	heard     []Figure // those of observed in whose repeats something was predicted of it, too
+	silent    int      // how many of observed are of repeats in which the predictor said nothing of the metric
 	unsound   []Figure // observed in repeats that are not judged
 	predicted []Figure // one for each that was heard; or what was observed where it is held against
 	void      []Figure // predicted of what nobody has measured, or may judge: each as it ran
@@ -427,8 +430,11 @@ func (v *evidence) add(e Expect, ph *Phase, sound bool) {
 			s.unsound = append(s.unsound, *f)
 		default:
 			s.observed = append(s.observed, *f)
-			if predicted[f.Of] {
+			switch {
+			case predicted[f.Of]:
 				s.heard = append(s.heard, *f)
+			case len(predicted) == 0:
+				s.silent++
 			}
 		}
 	}
@@ -521,8 +527,8 @@ func (c *held) weigh(e Expect, v *evidence, s *subject) {
 		if len(s.predicted) == 0 && s.unfit != "" {
 			c.Why, c.Code = s.unfit, CodeLimited
 		}
-		if n := len(s.observed) - len(seen); n > 0 {
-			c.lacks(fmt.Sprintf("%d of %d repeats have no prediction by %s", n, v.repeats, e.Predictor))
+		if len(s.heard) > 0 && s.silent > 0 {
+			c.lacks(fmt.Sprintf("%d of %d repeats have no prediction by %s", s.silent, v.repeats, e.Predictor))
 		}
 		if n := v.repeats - v.dropped - len(s.observed); n > 0 && (s.missing != "" || s.unseen) {
 			c.lacks(fmt.Sprintf("%d of %d repeats have no figure: %s", n, v.repeats, cmp.Or(s.missing, "it was predicted, and nobody measured it")))

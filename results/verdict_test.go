@@ -3,6 +3,7 @@ package results_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -720,6 +721,27 @@ func TestFailedPredictor(t *testing.T) {
 		if m := results.ModelErrors(points); len(m) != 1 || math.Abs(m[0].Max-c.off) > 1e-9 {
 			t.Errorf("%s: errors %+v, want %g", c.name, m, c.off)
 		}
+	}
+}
+
+// TestSilentPredictor: a repeat in which a predictor speaks of other subjects, and not of one, leaves that one to the others.
+func TestSilentPredictor(t *testing.T) {
+	var points []results.Point
+	for i := range 2 {
+		p := resultstest.One(.5, .001, .5, 20)
+		p.Repeat = i
+		f := p.Phases[0].Figures
+		f = append(f, resultstest.MeasuredFig("share", "B@tor1", .5, .001, "1"), resultstest.PredictedFig("share", "B@tor1", .5, "1", "occupancy", "tor1"))
+		if i == 1 {
+			f = slices.Delete(f, 1, 2)
+		}
+		p.Phases[0].Figures = f
+		points = append(points, p)
+	}
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}
+	checks, outcome, _ := results.Judge([]results.Expect{e}, points)
+	if outcome != results.Pass || len(checks) != 2 || checks[0].Repeats != 1 || checks[1].Repeats != 2 {
+		t.Errorf("%s: %+v", outcome, checks)
 	}
 }
 

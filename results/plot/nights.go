@@ -28,6 +28,7 @@ type NightMark struct {
 	When    string    // it began, as the axis says
 	Figures []float64 // of its repeats, at least one
 	Outcome results.Outcome
+	This    bool // it is the run whose report this is: where there is one, it alone is filled
 }
 
 // NightStep is a run from which on a metric was another one.
@@ -40,7 +41,7 @@ type NightStep struct {
 // median of all runs between steps, and a vertical line at each step. It is text of a page that has
 // Style.
 func (n Nights) SVG() string {
-	const w, h, left, right, top, bottom = 760.0, 250.0, 62.0, 744.0, 46.0, 216.0
+	const w, h, left, right, top, bottom = 760.0, 250.0, 62.0, 744.0, 52.0, 216.0
 	lo, hi := math.Inf(1), math.Inf(-1)
 	medians := make([]float64, len(n.Marks))
 	for i, m := range n.Marks {
@@ -53,6 +54,9 @@ func (n Nights) SVG() string {
 		s.Close("svg")
 		return s.b.String()
 	}
+	if lo > 0 && lo < 0.5*hi {
+		lo = 0
+	}
 	lo, hi = widened(lo, hi)
 	v := newAxis(lo, hi, 5, n.Unit)
 	px := func(i float64) float64 { return left + (i+0.5)/float64(len(n.Marks))*(right-left) }
@@ -60,7 +64,7 @@ func (n Nights) SVG() string {
 
 	s.Begin(n.ID, n.Title, n.describe(medians), w, h)
 	s.Text("strong", "start", 12, 18, Clip(n.Title, 13, w-24))
-	s.Text("muted small", "start", 12, 34, v.unit)
+	s.Text("muted small", "start", 12, 34, v.measured("median of each run and span of its repeats"))
 	v.levels(s, left, right, py)
 	s.Line("axis", left, bottom, right, bottom)
 	edges := []int{0}
@@ -87,6 +91,10 @@ func (n Nights) SVG() string {
 			free = at + TextWidth(step.Text, 11) + 6
 		}
 	}
+	this := slices.ContainsFunc(n.Marks, func(m NightMark) bool { return m.This })
+	if this {
+		s.Text("muted small", "end", right, 34, "filled: this run")
+	}
 	for i, m := range n.Marks {
 		x := px(float64(i))
 		if a, b := slices.Min(m.Figures), slices.Max(m.Figures); a < b {
@@ -99,14 +107,35 @@ func (n Nights) SVG() string {
 		if m.Outcome != "" {
 			title += ", " + m.Outcome.Word()
 		}
-		s.Leaf(title, "circle", "class", "mark c0", "cx", Num(x), "cy", Num(py(medians[i])), "r", Num(min(4, max(2, 0.4*(right-left)/float64(len(n.Marks))))))
+		class := "mark c0"
+		if this && !m.This {
+			class += " hollow"
+		}
+		s.Leaf(title, "circle", "class", class, "cx", Num(x), "cy", Num(py(medians[i])), "r", Num(min(4, max(2, 0.4*(right-left)/float64(len(n.Marks))))))
 	}
-	s.Text("muted small", "start", left, bottom+18, n.Marks[0].When)
-	if len(n.Marks) > 1 {
-		s.Text("muted small", "end", right, bottom+18, n.Marks[len(n.Marks)-1].When)
-	}
+	n.dates(s, left, right, bottom, px)
 	s.Close("svg")
 	return s.b.String()
+}
+
+// dates says below the axis when the first run and the last one began, and those between them that there is room for.
+func (n Nights) dates(s *Canvas, left, right, bottom float64, px func(float64) float64) {
+	const gap = 16
+	first, last := n.Marks[0].When, n.Marks[len(n.Marks)-1].When
+	s.Text("muted small", "start", left, bottom+18, first)
+	if len(n.Marks) == 1 {
+		return
+	}
+	s.Text("muted small", "end", right, bottom+18, last)
+	free, end := left+TextWidth(first, 11)+gap, right-TextWidth(last, 11)-gap
+	for i, m := range n.Marks {
+		x, half := px(float64(i)), TextWidth(m.When, 11)/2
+		if x-half >= free && x+half <= end {
+			s.Line("axis", x, bottom, x, bottom+4)
+			s.Text("muted small", "middle", x, bottom+18, m.When)
+			free = x + half + gap
+		}
+	}
 }
 
 // describe says what the drawing shows to who does not see it.

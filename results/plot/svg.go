@@ -128,8 +128,8 @@ func InPoints(svg string, perPixel, most float64) string {
 func (s *Canvas) marker(title string, i int, x, y, size float64) {
 	class := "mark " + colourClass(i)
 	path := func(points ...float64) {
-		for k := range points {
-			points[k] = [2]float64{x, y}[k%2] + size*points[k]
+		for k := 0; k < len(points); k += 2 {
+			points[k], points[k+1] = x+size*points[k], y+size*points[k+1]
 		}
 		s.Leaf(title, "path", "class", class, "d", Path(points)+"Z")
 	}
@@ -230,6 +230,7 @@ svg.ina .c0{--c:var(--c0)}svg.ina .c1{--c:var(--c1)}svg.ina .c2{--c:var(--c2)}sv
 svg.ina .key{--c:var(--muted)}
 svg.ina text.name{fill:var(--c);font-weight:600}
 svg.ina .mark{fill:var(--c);stroke:var(--paper);stroke-width:1}
+svg.ina .hollow{fill:var(--paper);stroke:var(--c);stroke-width:1.5}
 svg.ina .whisk{stroke:var(--c);stroke-width:1.5}
 svg.ina .join{stroke:var(--c);stroke-width:1.25;fill:none;opacity:.4}
 svg.ina .pred{stroke:var(--c);stroke-width:1.6;fill:none;stroke-dasharray:6 4}

@@ -152,8 +152,8 @@ const maxNights = 120
 func (s PastSeries) SVG(id string) string {
 	skipped := max(0, len(s.Nights)-maxNights)
 	n := plot.Nights{ID: id, Title: s.name() + ", run after run", Unit: s.Unit}
-	for _, night := range s.Nights[skipped:] {
-		n.Marks = append(n.Marks, plot.NightMark{Name: night.Run, When: night.when(), Figures: night.Figures})
+	for i, night := range s.Nights[skipped:] {
+		n.Marks = append(n.Marks, plot.NightMark{Name: night.Run, When: night.when(), Figures: night.Figures, This: skipped+i == len(s.Nights)-1})
 	}
 	for _, c := range s.Changes {
 		if c.Night >= skipped {

@@ -96,7 +96,7 @@ func TestReportPast(t *testing.T) {
 	if before := strings.LastIndex(page[:max(open, 0)], "<details>"); before < strings.Index(page, `data-change="better"`) || !strings.Contains(page, "Of 1 figures it is") {
 		t.Error("what is undecided is not folded away, after what is not")
 	}
-	for want, times := range map[string]int{"<circle": 41, `class="one step-line"`: 1, ">-7.5 %<": 1} {
+	for want, times := range map[string]int{"<circle": 41, `class="mark c0 hollow"`: 40, ">filled: this run<": 1, `class="one step-line"`: 1, ">-7.5 %<": 1} {
 		if n := strings.Count(past().Series[0].SVG("history"), want); n != times {
 			t.Errorf("%q is in the history %d times, want %d", want, n, times)
 		}

@@ -113,7 +113,8 @@ func cut(n, m int) int {
 		return max(-1, int(math.Floor(mean-1.96*sd-0.5)))
 	}
 	u := stats.UDist{N1: n, N2: m}
-	return sort.Search(n*m, func(k int) bool { return u.CDF(float64(k)) > 0.025 }) - 1
+	most := 0.025 + 1e-12 // one order in 40 has it exactly, but for rounding
+	return sort.Search(n*m, func(k int) bool { return u.CDF(float64(k)) > most }) - 1
 }
 
 // Needs is how many repeats of each night a pair without earlier nights needs to be decided: at
