@@ -403,7 +403,9 @@ func (c *Setting) evidence(e Expect, phase int) *evidence {
 // add adds the figures of one repeat of the phase, which is sound or not.
 func (v *evidence) add(e Expect, ph *Phase, sound bool) {
 	measured, predicted := map[string]bool{}, map[string]bool{}
-	wanted := func(f *Figure) bool { return f.Metric == e.Metric && (f.Kind != Predicted || f.Predictor == e.Predictor) }
+	wanted := func(f *Figure) bool {
+		return f.Metric == e.Metric && (f.Kind != Predicted || f.Predictor == e.Predictor)
+	}
 	for i := range ph.Figures {
 		switch f := &ph.Figures[i]; {
 		case !wanted(f):

@@ -112,7 +112,9 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 	}
 	load := trace.Load
 	if path == stdin {
-		load = func(_ string, o trace.Options) (*trace.Trace, *trace.Report, error) { return trace.Read("stdin", c.App.Reader, o) }
+		load = func(_ string, o trace.Options) (*trace.Trace, *trace.Report, error) {
+			return trace.Read("stdin", c.App.Reader, o)
+		}
 	}
 	t, how, err := load(path, o)
 	if err != nil {

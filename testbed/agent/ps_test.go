@@ -18,7 +18,7 @@ func TestLateResults(t *testing.T) {
 	if got := c.stalls.Take(); len(got) != 1 || got[0].Late != 100*ms || got[0].Count != 1 {
 		t.Errorf("stalls: %+v", got)
 	}
-	if k.late.all.n != 3 || k.late.all.max != 100*ms || k.late.clear.n != 1 || k.late.clear.max != 5*ms {
-		t.Errorf("late: %d up to %v; outside of stalls: %d up to %v", k.late.all.n, k.late.all.max, k.late.clear.n, k.late.clear.max)
+	if k.late.all.N != 3 || k.late.all.Max != 100*ms || k.late.clear.N != 1 || k.late.clear.Max != 5*ms {
+		t.Errorf("late: %d up to %v; outside of stalls: %d up to %v", k.late.all.N, k.late.all.Max, k.late.clear.N, k.late.clear.Max)
 	}
 }

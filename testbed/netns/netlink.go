@@ -58,7 +58,7 @@ func (e vethEnd) namespace() any {
 // is a port of it, and up; 0: no port.
 func newVeth(bridge int, a, b vethEnd) request {
 	attrs := netlink.LinkAttrs{
-		Name:   a.name, HardwareAddr: a.mac, Namespace: a.namespace(),
+		Name: a.name, HardwareAddr: a.mac, Namespace: a.namespace(),
 		TxQLen: 1000, NumTxQueues: 1, NumRxQueues: 1, // of both ends
 	}
 	if bridge != 0 {
@@ -123,7 +123,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metric, window int) request {
 	route := &netlink.Route{
 		LinkIndex: index, Dst: ipNet(dst), Src: src.AsSlice(), Scope: netlink.SCOPE_LINK,
-		Priority:  metric, InitCwnd: window, InitRwnd: window,
+		Priority: metric, InitCwnd: window, InitRwnd: window,
 	}
 	if via.IsValid() {
 		route.Gw, route.Scope, route.Flags = via.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)

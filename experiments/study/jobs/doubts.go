@@ -298,7 +298,7 @@ func scatter(s placement.Schedule, setup testbed.Setup, inv *inventory.Inventory
 	some := false
 	shared := map[string]bool{} // switches at which one before aggregates
 	for _, j := range setup.Plan.Jobs {
-		rate := measured(ph.Figures, "goodput", j.Name)
+		rate := observed(ph.Figures, "goodput", j.Name)
 		if rate == 0 || !slices.Contains(ph.Jobs, j.Name) {
 			continue
 		}
@@ -321,8 +321,8 @@ func scatter(s placement.Schedule, setup testbed.Setup, inv *inventory.Inventory
 	return some
 }
 
-// measured is what a testbed measured of a metric among figures; 0: nothing.
-func measured(among []results.Figure, metric, of string) float64 {
+// observed is what a testbed measured of a metric among figures; 0: nothing.
+func observed(among []results.Figure, metric, of string) float64 {
 	for _, f := range among {
 		if f.Kind == results.Measured && f.Metric == metric && f.Of == of {
 			return f.Value

@@ -233,7 +233,7 @@ func TestLazyAndExclusive(t *testing.T) {
 				Options: tree.Options{K: rng.IntN(3), Weighted: rng.IntN(2) > 0, Sharing: tree.Sharing(rng.IntN(4))},
 			},
 			Sharing: Sharing(rng.IntN(int(Always) + 1)), WholeGroup: rng.IntN(3) == 0, PerHost: rng.IntN(2) > 0,
-			Cost:    tree.Cost{Latency: 1.0 / 64, Bandwidth: 1 << 29, Ratio: 2}, Migration: float64(rng.IntN(3)) / 4, Series: true,
+			Cost: tree.Cost{Latency: 1.0 / 64, Bandwidth: 1 << 29, Ratio: 2}, Migration: float64(rng.IntN(3)) / 4, Series: true,
 		}
 		if rng.IntN(2) > 0 {
 			cfg.Cluster.Place = fragment.FirstFit{}
