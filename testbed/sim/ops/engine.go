@@ -356,6 +356,7 @@ func (e *engine) trees() error {
 	jobs := e.alloc.Jobs()
 	for i := range jobs {
 		j, r := &jobs[i], e.active[i]
+		before := slices.Clone(r.rivals)
 		r.tree, r.from = j.Root != tree.None, r.moved
 		r.rivals, r.others = r.rivals[:0], r.others[:0]
 		if e.cfg.WholeGroup {
@@ -373,15 +374,23 @@ func (e *engine) trees() error {
 			// Nobody before it wants the same and has it.
 			r.tree = !slices.ContainsFunc(r.rivals, func(o *running) bool { return o.seq < r.seq && o.tree })
 		}
-		if r.tree && e.latest > e.now {
-			if e.uses, err = e.alloc.Uses(e.uses[:0], j.Hosts, j.Root); err != nil {
+		// Who knew of an operation that runs need not be who must know of it now.
+		if r.Running && r.INA && r.Ends > e.now && j.Root != tree.None && (!r.tree || !slices.Equal(before, r.rivals)) {
+			if err := e.keep(r, j.Root); err != nil {
 				return err
 			}
-			for _, u := range e.uses {
-				if e.hold[u] > e.now {
-					r.from = max(r.from, e.hold[u])
-				}
-			}
+		}
+	}
+	for i := range jobs {
+		j, r := &jobs[i], e.active[i]
+		if !r.tree || e.latest <= e.now {
+			continue
+		}
+		if e.uses, err = e.alloc.Uses(e.uses[:0], j.Hosts, j.Root); err != nil {
+			return err
+		}
+		for _, u := range e.uses {
+			r.from = max(r.from, e.hold[u]) // what is over holds nobody
 		}
 	}
 	for _, r := range e.active {

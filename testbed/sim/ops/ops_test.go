@@ -218,7 +218,7 @@ func TestLazyAndExclusive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(*seed, 1))
 	histogram := &workload.Histogram{Hosts: []int{1, 2, 3, 5, 9}, Weight: []int{1, 3, 3, 3, 1}}
 	operations, shared, migrated, refused := 0, 0, 0, 0
-	for i := range 60 {
+	for i := range 240 {
 		jobs := Draw(uint64(i)+*seed, 60, exact(rng, 4), histogram)
 		if i%3 == 0 {
 			for k := range jobs {
