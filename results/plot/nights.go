@@ -128,11 +128,12 @@ func (n Nights) dates(s *Canvas, left, right, bottom float64, px func(float64) f
 	}
 	s.Text("muted small", "end", right, bottom+18, last)
 	free, end := left+TextWidth(first, 11)+gap, right-TextWidth(last, 11)-gap
-	for i, m := range n.Marks {
-		x, half := px(float64(i)), TextWidth(m.When, 11)/2
+	for i := 1; i < len(n.Marks)-1; i++ {
+		when := n.Marks[i].When
+		x, half := px(float64(i)), TextWidth(when, 11)/2
 		if x-half >= free && x+half <= end {
 			s.Line("axis", x, bottom, x, bottom+4)
-			s.Text("muted small", "middle", x, bottom+18, m.When)
+			s.Text("muted small", "middle", x, bottom+18, when)
 			free = x + half + gap
 		}
 	}

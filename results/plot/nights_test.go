@@ -61,3 +61,24 @@ func TestWidened(t *testing.T) {
 		}
 	}
 }
+
+// TestNightDates: each run's date stands once, however few there are.
+func TestNightDates(t *testing.T) {
+	for _, runs := range []int{1, 2, 3, 5, 40} {
+		n := Nights{Title: "goodput", Unit: "bit/s"}
+		for i := range runs {
+			n.Marks = append(n.Marks, NightMark{When: fmt.Sprintf("2026-01-%02d 02:00", i+1), Figures: []float64{1e9}})
+		}
+		seen := map[string]int{}
+		for _, m := range n.Marks {
+			if got := strings.Count(n.SVG(), ">"+m.When+"</text>"); got > 1 {
+				t.Errorf("%d runs: %s stands %d times", runs, m.When, got)
+			} else if got == 1 {
+				seen[m.When]++
+			}
+		}
+		if first, last := n.Marks[0].When, n.Marks[runs-1].When; seen[first] != 1 || seen[last] != 1 {
+			t.Errorf("%d runs: of the first and the last one it is not said when they began", runs)
+		}
+	}
+}
