@@ -377,7 +377,7 @@ func machinesOf(file string, switches bool) (out []string) {
 		return nil
 	}
 	if switches {
-		return switchNames(inv)
+		return inv.SwitchNames()
 	}
-	return hostNames(inv)
+	return inv.HostNames()
 }

@@ -102,7 +102,7 @@ func sshCommand() *cli.Command {
 				return err
 			}
 			if _, ok := inv.Host(name); !ok {
-				return noHost(name, inv.File, hostNames(inv))
+				return noHost(name, inv.File, inv.HostNames())
 			}
 			if on == "netns" {
 				if err := emulate(c.Context); err != nil {
@@ -145,20 +145,6 @@ func interact(c *cli.Context, host hosts.Host, argv []string, stdin io.Reader) e
 // noHost is an error about a host that is not in what has known ones: a file, an emulation.
 func noHost(name, where string, known []string) error {
 	return inputError{fmt.Errorf("no host %q in %s", name, where), tomlfile.DidYouMean(name, known)}
-}
-
-func hostNames(inv *inventory.Inventory) (out []string) {
-	for _, h := range inv.Hosts {
-		out = append(out, h.Name)
-	}
-	return out
-}
-
-func switchNames(inv *inventory.Inventory) (out []string) {
-	for _, s := range inv.Switches {
-		out = append(out, s.Name)
-	}
-	return out
 }
 
 // inventoryOf reads an inventory, or an experiment's.

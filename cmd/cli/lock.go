@@ -70,7 +70,7 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 	if err := checkLab(inv); err != nil {
 		return nil, nil, err
 	}
-	known := slices.Concat(hostNames(inv), switchNames(inv))
+	known := slices.Concat(inv.HostNames(), inv.SwitchNames())
 	if inv.Manager.Apart() {
 		known = append(known, inventory.ManagerName)
 	}

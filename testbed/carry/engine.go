@@ -273,7 +273,7 @@ func (m measured) judge(host string, asks []Ask) results.Preflight {
 		p.Outcome, p.Why = results.Skipped, strings.Join(strings.Fields(hosts.Reason(host, m.err)), " ")
 		return p
 	case len(asks) == 0:
-		p.Found = fmt.Sprintf("able to send and receive %s on each of %d core%s", rate(e.Able(ina.MaxLanes), ina.MaxLanes), e.CPUs, plural(e.CPUs)) + e.besides(Ask{})
+		p.Found = fmt.Sprintf("able to send and receive %s on each of %s", rate(e.Able(ina.MaxLanes), ina.MaxLanes), human.Plural(e.CPUs, "core")) + e.besides(Ask{})
 		return p
 	}
 	a := e.worst(asks)
@@ -283,8 +283,8 @@ func (m measured) judge(host string, asks []Ask) results.Preflight {
 		p.Found = fmt.Sprintf("asked to send and receive %s by %s, able to do %s with one thread", rate(b.Packets, a.Lanes), b.Name, rate(able, a.Lanes))
 	} else {
 		able *= float64(e.CPUs)
-		p.Found = fmt.Sprintf("asked to send and receive %s%s by %d workers and PSes, able to do %s on %d core%s",
-			rate(a.Packets(), a.Lanes), a.rails(), len(a.Processes), rate(able, a.Lanes), e.CPUs, plural(e.CPUs))
+		p.Found = fmt.Sprintf("asked to send and receive %s%s by %d workers and PSes, able to do %s on %s",
+			rate(a.Packets(), a.Lanes), a.rails(), len(a.Processes), rate(able, a.Lanes), human.Plural(e.CPUs, "core"))
 	}
 	p.Found += ", limited by " + e.limit(a) + e.besides(a)
 	if p.Outcome = e.outcome(a); p.Outcome == results.Pass {
@@ -306,7 +306,7 @@ func percent(part float64) string {
 // besides says what makes a judgement less certain.
 func (e Engine) besides(a Ask) (s string) {
 	if a.Rings > 0 {
-		s += fmt.Sprintf("; %d worker%s of rings there are not counted", a.Rings, plural(a.Rings))
+		s += fmt.Sprintf("; %s of rings there are not counted", human.Plural(a.Rings, "worker"))
 	}
 	if a.Window != "" {
 		s += fmt.Sprintf("; job %s may ask for less, since a run calibrates the round trip of its window", a.Window)
@@ -363,13 +363,6 @@ func (e Engine) help(a Ask) string {
 		ways = append(ways, "place fewer workers and PSes on a host")
 	}
 	return strings.Join(ways, ", or ")
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
 }
 
 // errUnmeasured is a host of which nothing was kept that still holds.

@@ -358,7 +358,7 @@ func leftover(a *answer) results.Preflight {
 		}
 	}
 	if len(found) > 0 {
-		return a.fail(Leftover, fmt.Sprintf("%d agent%s of ours still running: pid %s", len(found), plural(len(found)), strings.Join(found, ", ")),
+		return a.fail(Leftover, fmt.Sprintf("%s of ours still running: pid %s", human.Plural(len(found), "agent"), strings.Join(found, ", ")),
 			"none", "inabench clean -i LAB.toml ends them, unless they are of a run that goes on")
 	}
 	return a.pass(Leftover, "none")
@@ -388,7 +388,7 @@ func governor(a *answer) results.Preflight {
 	}
 	var found []string
 	for g, n := range all {
-		found = append(found, fmt.Sprintf("%s on %d CPU%s", g, n, plural(n)))
+		found = append(found, fmt.Sprintf("%s on %s", g, human.Plural(n, "CPU")))
 	}
 	slices.Sort(found)
 	if len(all) > 1 || all["performance"] == 0 {
@@ -685,11 +685,4 @@ func (o *others) judge(name, hint string) (out []results.Preflight) {
 		out = append(out, t.a.fail(name, found, fmt.Sprintf("%s, as %d of %d have", wanted, count[theirs{kind: t.kind, value: best}], of[t.kind]), hint))
 	}
 	return out
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
 }

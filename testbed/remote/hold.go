@@ -45,17 +45,7 @@ type Hold struct {
 
 // take takes the leases of everything in use. What it takes is in the journal before.
 func (tb *Testbed) take(ctx context.Context) (err error) {
-	var names []string
-	for _, h := range tb.inv.Hosts {
-		if tb.uses(h.Name) {
-			names = append(names, h.Name)
-		}
-	}
-	for _, sw := range tb.inv.Switches {
-		if tb.uses(sw.Name) {
-			names = append(names, sw.Name)
-		}
-	}
+	names := slices.DeleteFunc(slices.Concat(tb.inv.HostNames(), tb.inv.SwitchNames()), func(name string) bool { return !tb.uses(name) })
 	if slices.Contains(tb.opt.Use, inventory.ManagerName) {
 		names = append(names, inventory.ManagerName)
 	}

@@ -298,8 +298,8 @@ func scatter(s placement.Schedule, setup testbed.Setup, inv *inventory.Inventory
 	some := false
 	shared := map[string]bool{} // switches at which one before aggregates
 	for _, j := range setup.Plan.Jobs {
-		rate := observed(ph.Figures, "goodput", j.Name)
-		if rate == 0 || !slices.Contains(ph.Jobs, j.Name) {
+		rate, _ := figureOf(ph.Figures, results.Measured, "", "goodput", j.Name)
+		if rate.Value == 0 || !slices.Contains(ph.Jobs, j.Name) {
 			continue
 		}
 		turn := 0.0
@@ -309,7 +309,7 @@ func scatter(s placement.Schedule, setup testbed.Setup, inv *inventory.Inventory
 			}
 			if sw, ok := inv.Switch(n.Switch); ok && shared[n.Switch] {
 				slots := placement.Aggregators(sw, setup.Settings.Aggregators)
-				turn = max(turn, float64(slots)*float64(32*setup.Settings.Lanes)/rate)
+				turn = max(turn, float64(slots)*float64(32*setup.Settings.Lanes)/rate.Value)
 			}
 			shared[n.Switch] = true
 		}
@@ -321,25 +321,20 @@ func scatter(s placement.Schedule, setup testbed.Setup, inv *inventory.Inventory
 	return some
 }
 
-// observed is what a testbed measured of a metric among figures; 0: nothing.
-func observed(among []results.Figure, metric, of string) float64 {
-	for _, f := range among {
-		if f.Kind == results.Measured && f.Metric == metric && f.Of == of {
-			return f.Value
-		}
-	}
-	return 0
-}
-
-// predicted is what Occupancy predicts of a metric among figures, if it does.
-func predicted(among []results.Figure, metric, of string) (f results.Figure, ok bool) {
+// figureOf is the figure among some that is of a kind, by a predictor if it is predicted, and of a metric of somebody.
+func figureOf(among []results.Figure, kind results.Kind, predictor, metric, of string) (f results.Figure, ok bool) {
 	i := slices.IndexFunc(among, func(f results.Figure) bool {
-		return f.Kind == results.Predicted && f.Predictor == placement.Occupancy && f.Metric == metric && f.Of == of
+		return f.Kind == kind && f.Predictor == predictor && f.Metric == metric && f.Of == of
 	})
 	if i < 0 {
 		return f, false
 	}
 	return among[i], true
+}
+
+// predicted is what Occupancy predicts of a metric among figures, if it does.
+func predicted(among []results.Figure, metric, of string) (results.Figure, bool) {
+	return figureOf(among, results.Predicted, placement.Occupancy, metric, of)
 }
 
 // alternative is what a phase may come to besides what is predicted of it, and whether of goodputs and shares only what is

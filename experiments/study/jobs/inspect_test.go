@@ -475,26 +475,32 @@ func TestCalibratedRacks(t *testing.T) {
 	}
 }
 
-// TestCalibratedCrowd: five workers that send a PSN at once, to a PS on cables as fast as theirs, wait there for one another,
-// and their results as well: a round trip of theirs was 25 % longer than one without queueing, at any factor.
-func TestCalibratedCrowd(t *testing.T) {
-	inv, err := inventory.Parse("rack.toml", []byte(`version = 1
+// calibratedRack is calibratedOn for a job of five workers, on the first hosts of a rack of so many, and its PS on the last.
+func calibratedRack(t *testing.T, hosts int) (placement.Resolved, func(pace testbed.Pace, rtt float64) []results.Finding) {
+	t.Helper()
+	inv, err := inventory.Parse("rack.toml", fmt.Appendf(nil, `version = 1
 [[switch]]
 name = "tor1"
 kind = "soft"
 aggregators = 4096
 [[host]]
-name = "h[1-6]"
-nic = {port = "tor1/[1-6]", rate = "25Gbit/s", delay = "2us"}
-`))
+name = "h[1-%[1]d]"
+nic = {port = "tor1/[1-%[1]d]", rate = "25Gbit/s", delay = "2us"}
+`, hosts))
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := &placement.Plan{Jobs: []placement.JobPlan{{ID: 1, Name: "C", Collective: placement.PS, PS: "h6"}}}
+	plan := &placement.Plan{Jobs: []placement.JobPlan{{ID: 1, Name: "C", Collective: placement.PS, PS: fmt.Sprintf("h%d", hosts)}}}
 	for k := range 5 {
 		plan.Jobs[0].Workers = append(plan.Jobs[0].Workers, placement.Worker{Rank: k, Host: fmt.Sprintf("h%d", k+1)})
 	}
-	known, calibrated := calibratedOn(t, inv, plan)
+	return calibratedOn(t, inv, plan)
+}
+
+// TestCalibratedCrowd: five workers that send a PSN at once, to a PS on cables as fast as theirs, wait there for one another,
+// and their results as well: a round trip of theirs was 25 % longer than one without queueing, at any factor.
+func TestCalibratedCrowd(t *testing.T) {
+	known, calibrated := calibratedRack(t, 6)
 	frame := study.FrameBits(240) / 25e9
 	rtt, most := known.RTT, known.RTT+8*frame
 	if got := known.Crowd; math.Abs(got-8*frame) > 1e-12 {
@@ -518,23 +524,7 @@ nic = {port = "tor1/[1-6]", rate = "25Gbit/s", delay = "2us"}
 
 // TestCalibratedBeside: results of workers beside their PS wait for nobody, and hold up nobody.
 func TestCalibratedBeside(t *testing.T) {
-	inv, err := inventory.Parse("rack.toml", []byte(`version = 1
-[[switch]]
-name = "tor1"
-kind = "soft"
-aggregators = 4096
-[[host]]
-name = "h[1-5]"
-nic = {port = "tor1/[1-5]", rate = "25Gbit/s", delay = "2us"}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan := &placement.Plan{Jobs: []placement.JobPlan{{ID: 1, Name: "C", Collective: placement.PS, PS: "h5"}}}
-	for k := range 5 {
-		plan.Jobs[0].Workers = append(plan.Jobs[0].Workers, placement.Worker{Rank: k, Host: fmt.Sprintf("h%d", k+1)})
-	}
-	known, _ := calibratedOn(t, inv, plan)
+	known, _ := calibratedRack(t, 5)
 	if frame := study.FrameBits(240) / 25e9; math.Abs(known.Crowd-7*frame) > 1e-12 {
 		t.Errorf("it may wait for %g s, want that of four gradients and three results, %g", known.Crowd, 7*frame)
 	}
