@@ -86,6 +86,9 @@ type Prediction struct {
 	// Replayed says that it is of a phase as it was in one run, whose packets were followed from its beginning, and of no
 	// steady state.
 	Replayed bool `json:"replayed,omitempty"`
+	// Each are the runs that such a prediction is the mean of, each by itself: where jobs may come to more than one state,
+	// every run is in one of them, and none need be near the mean.
+	Each []*Prediction `json:"-"`
 	// Beyond says what of the conditions the prediction leaves out, and why; empty: nothing that matters.
 	Beyond string `json:"beyond,omitempty"`
 	// Approximate says of which job shares are only near to what they will be, and how near; empty: of none. It excuses
@@ -185,6 +188,7 @@ func (p *Prediction) Widen(o *Prediction) *Prediction {
 			wider(&a.Spread, b.Spread, 1-b.Load/a.Load)
 		}
 	}
+	out.Each = slices.Concat(p.Each, o.Each)
 	return &out
 }
 
@@ -341,6 +345,9 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 		if link.Flows > 0 {
 			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, link.Peak, link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
+	}
+	for _, one := range r.Each {
+		out.Each = append(out.Each, b.prediction(plan, one, sends))
 	}
 	return out
 }

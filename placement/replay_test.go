@@ -47,6 +47,16 @@ func TestReplayOfParts(t *testing.T) {
 				if len(p.Jobs) != len(both[i].Jobs) || len(p.Jobs[0].Shares) != 1 {
 					t.Errorf("phase %d: %+v", i+1, p)
 				}
+				sum := 0.0
+				for _, one := range p.Each {
+					if len(one.Jobs) != len(p.Jobs) || one.Jobs[0].Spread != 0 {
+						t.Errorf("phase %d: a run by itself: %+v", i+1, one)
+					}
+					sum += one.Jobs[0].WireRate
+				}
+				if mean := sum / float64(len(p.Each)); p.Replayed != (len(p.Each) > 0) || p.Replayed && math.Abs(mean-p.Jobs[0].WireRate) > 1e-9*mean {
+					t.Errorf("phase %d: %d runs, of %v bit/s in the mean, and %v in all", i+1, len(p.Each), mean, p.Jobs[0].WireRate)
+				}
 			}
 		})
 	}

@@ -72,6 +72,9 @@ type Phase struct {
 	Stood string `json:"stood,omitempty"`
 	// Unlike is why the phase need not be what is predicted of it: expectations of a value are held to it all the same.
 	Unlike string `json:"unlike,omitempty"`
+	// State says that predictions of a run's figures are those of one of many runs that were followed, chosen because the
+	// phase went like it, since these come to more than one state: it need not be near their mean. Empty: they are of the mean.
+	State string `json:"state,omitempty"`
 	// Missing are figures that there should be and that cannot be drawn from the readings.
 	Missing []Missing `json:"missing,omitempty"`
 }

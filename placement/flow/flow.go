@@ -144,6 +144,9 @@ type Result struct {
 	// Replayed says that it is of a phase of one run, which was followed from its beginning, and not of a steady
 	// state.
 	Replayed bool
+	// Each are the runs that a replayed phase is the mean of, each as it would be alone: where there is more than one
+	// state, what jobs get together is in one of them, and not what each gets in the mean.
+	Each []*Result
 	// Lossless says that there are links that lose frames, or otherwise damage them, and that what jobs get
 	// is as if there were none: packets could not be followed, or one of the jobs on them is a ring, whose
 	// TCP nothing here knows.

@@ -137,22 +137,31 @@ func replay(p *Problem, s Schedule, parts []part) []*Result {
 	}
 	var out []*Result
 	for i, pt := range parts {
-		r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links)), Replayed: true}
-		if pt.average != nil {
-			r.Jobs = pt.whole(len(p.Jobs), pt.average).Jobs
+		r := p.counted(t, pt, got[i])
+		for _, one := range got[i].Each {
+			r.Each = append(r.Each, p.counted(t, pt, one))
 		}
-		var of []int // of those whose packets were followed, who sends in all of the phase
-		only := packets.Result{Links: got[i].Links}
-		for k, ji := range t.of {
-			if slices.Contains(pt.of, ji) {
-				of = append(of, ji)
-				only.Jobs = append(only.Jobs, got[i].Jobs[k])
-			}
-		}
-		p.followed(of, &only, r)
 		out = append(out, r)
 	}
 	return out
+}
+
+// counted is what was followed of a part, as a result of all jobs.
+func (p *Problem) counted(t *traffic, pt part, got *packets.Result) *Result {
+	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links)), Replayed: true}
+	if pt.average != nil {
+		r.Jobs = pt.whole(len(p.Jobs), pt.average).Jobs
+	}
+	var of []int // of those whose packets were followed, who sends in all of the phase
+	only := packets.Result{Links: got.Links}
+	for k, ji := range t.of {
+		if slices.Contains(pt.of, ji) {
+			of = append(of, ji)
+			only.Jobs = append(only.Jobs, got.Jobs[k])
+		}
+	}
+	p.followed(of, &only, r)
+	return r
 }
 
 // expect says of each job whether it ever sends, and whether a link ever holds it back; nil: that is not known.

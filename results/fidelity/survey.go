@@ -36,6 +36,7 @@ type Survey struct {
 
 	Groups []SurveyGroup  `json:"groups"`        // of the metrics asked for, in their order
 	Spoilt []SurveyGroup  `json:"spoilt"`        // the same of points that the testbed spoilt, which count for nothing else
+	States []SurveyGroup  `json:"states"`        // and of phases that are held to one state of several, chosen by what was measured (Phase.State)
 	Why    []SurveyReason `json:"why,omitempty"` // runs that are undecided or broken, the most frequent reason first
 	Worst  []SurveyError  `json:"worst"`         // figures that are furthest off by their tolerances, one of each setting and metric
 	Cases  []SurveyCase   `json:"cases"`
@@ -90,8 +91,17 @@ type SurveyError struct {
 	Relative  bool    `json:"relative"`
 	Command   string  `json:"command"`
 
-	spoilt bool
+	kind kind
 }
+
+// kind is what a figure's error tells of.
+type kind int
+
+const (
+	sound  kind = iota // the prediction
+	chosen             // that there is a state like it
+	spoilt             // the testbed
+)
 
 // worstSettings is how many of the figures that are furthest off a survey lists.
 const worstSettings = 10
@@ -109,6 +119,7 @@ func NewSurvey(driver, seed, predictor string, planned int, limits []SurveyLimit
 	for _, l := range limits {
 		s.Groups = append(s.Groups, SurveyGroup{Metric: l.Metric, Tolerance: l.Tolerance})
 		s.Spoilt = append(s.Spoilt, SurveyGroup{Metric: l.Metric, Tolerance: l.Tolerance})
+		s.States = append(s.States, SurveyGroup{Metric: l.Metric, Tolerance: l.Tolerance})
 		s.limits[l.Metric] = l.Tolerance
 	}
 	return s
@@ -147,6 +158,13 @@ func (s *Survey) Add(c SurveyCase, rec *results.Record, err error) {
 func (s *Survey) pairs(c SurveyCase, rec *results.Record) (out []SurveyError) {
 	for _, p := range rec.Points {
 		for i, ph := range p.Phases {
+			kind := sound
+			switch {
+			case p.UnsoundIn(i) != "":
+				kind = spoilt
+			case ph.State != "":
+				kind = chosen
+			}
 			said, largest := map[[2]string]results.Figure{}, map[string]float64{}
 			for _, f := range ph.Figures {
 				if f.Kind == results.Predicted && f.Predictor == s.Model {
@@ -162,7 +180,7 @@ func (s *Survey) pairs(c SurveyCase, rec *results.Record) (out []SurveyError) {
 				if class, _ := classOf(f.Metric, f.Of); class == Link && max(f.Value, g.Value) <= idle*largest[f.Metric] {
 					continue
 				}
-				e := SurveyError{spoilt: p.UnsoundIn(i) != "", Case: c.Name, Phase: i, Metric: f.Metric, Of: f.Of, Unit: f.Unit, Command: c.Command,
+				e := SurveyError{kind: kind, Case: c.Name, Phase: i, Metric: f.Metric, Of: f.Of, Unit: f.Unit, Command: c.Command,
 					Measured: rec.Scale.Lab(f.Value, f.Unit), Predicted: rec.Scale.Lab(g.Value, g.Unit), Relative: f.Unit != "1" && f.Unit != ""}
 				over := 1.0
 				if e.Relative {
@@ -180,12 +198,12 @@ func (s *Survey) pairs(c SurveyCase, rec *results.Record) (out []SurveyError) {
 	return out
 }
 
-// of draws a group's numbers from the errors of its metric, of points that are spoilt or sound.
-func (g *SurveyGroup) of(all []SurveyError, spoilt bool) {
+// of draws a group's numbers from the errors of its metric that are of a kind.
+func (g *SurveyGroup) of(all []SurveyError, kind kind) {
 	*g = SurveyGroup{Metric: g.Metric, Tolerance: g.Tolerance}
 	var sizes []float64
 	for _, e := range all {
-		if e.Metric != g.Metric || e.spoilt != spoilt {
+		if e.Metric != g.Metric || e.kind != kind {
 			continue
 		}
 		size := math.Abs(e.Error)
@@ -209,8 +227,9 @@ func (g *SurveyGroup) of(all []SurveyError, spoilt bool) {
 // summarise draws everything from the cases and errors so far.
 func (s *Survey) summarise() {
 	for i := range s.Groups {
-		s.Groups[i].of(s.errors, false)
-		s.Spoilt[i].of(s.errors, true)
+		s.Groups[i].of(s.errors, sound)
+		s.States[i].of(s.errors, chosen)
+		s.Spoilt[i].of(s.errors, spoilt)
 	}
 	s.Why = nil
 	for _, c := range s.Cases {
@@ -227,7 +246,7 @@ func (s *Survey) summarise() {
 	}
 	slices.SortStableFunc(s.Why, func(a, b SurveyReason) int { return cmp.Compare(b.N, a.N) })
 	off := func(e SurveyError) float64 { return math.Abs(e.Error) / s.limits[e.Metric] }
-	all := slices.DeleteFunc(slices.Clone(s.errors), func(e SurveyError) bool { return e.spoilt })
+	all := slices.DeleteFunc(slices.Clone(s.errors), func(e SurveyError) bool { return e.kind != sound })
 	slices.SortStableFunc(all, func(a, b SurveyError) int { return cmp.Compare(off(b), off(a)) })
 	seen := map[[2]string]bool{}
 	s.Worst = []SurveyError{}
@@ -276,6 +295,11 @@ func (s *Survey) Write(w io.Writer) error {
 	fmt.Fprintln(tw, "FIGURES\tN\tMEAN ERROR\t95 % WITHIN\tMAX\tBIAS\tWITHIN TOLERANCE")
 	for _, g := range s.Groups {
 		g.write(tw, "")
+	}
+	for _, g := range s.States {
+		if g.N > 0 {
+			g.write(tw, ", a state")
+		}
 	}
 	for _, g := range s.Spoilt {
 		if g.N > 0 {

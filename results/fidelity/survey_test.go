@@ -32,6 +32,25 @@ func drawn(id string, outcome results.Outcome, off, share, stray float64) *resul
 
 var limits = []SurveyLimit{{"goodput", 0.05}, {"link_rate", 0.05}, {"share", 0.04}}
 
+// TestSurveyStates: what is held to a state that was chosen by what was measured counts for no figure's error.
+func TestSurveyStates(t *testing.T) {
+	s := NewSurvey("netns", "8ff0169", "occupancy", 2, limits)
+	s.Add(SurveyCase{Name: "random-1-1"}, drawn("CASE01", results.Pass, 0.04, 0.01, 0), nil)
+	tipped := drawn("CASE02", results.Pass, 0.001, 0, 0)
+	tipped.Points[0].Phases[0].State = "one of 48 runs"
+	s.Add(SurveyCase{Name: "random-1-2"}, tipped, nil)
+	if g := s.Groups[0]; g.N != 1 || math.Abs(g.Mean-0.04) > 1e-9 {
+		t.Errorf("goodput: %+v", g)
+	}
+	if g := s.States[0]; g.N != 1 || math.Abs(g.Mean-0.001) > 1e-9 {
+		t.Errorf("goodput of a state: %+v", g)
+	}
+	var text strings.Builder
+	if err := s.Write(&text); err != nil || !strings.Contains(text.String(), "goodput, a state") {
+		t.Errorf("%v:\n%s", err, text.String())
+	}
+}
+
 func TestSurvey(t *testing.T) {
 	s := NewSurvey("netns", "8ff0169", "occupancy", 8, limits)
 	setting := func(i int) SurveyCase {

@@ -564,6 +564,9 @@ func troublesOf(rec *results.Record) []trouble {
 				out = append(out, trouble{results.Trouble{Value: ph.Longer, Of: ph.End - ph.Start,
 					What: fmt.Sprintf("phase %d: it went on for %s more, until its figures were certain", i+1, human.Quantity(ph.Longer, "s"))}, p.Label(), p.Repeat})
 			}
+			if ph.State != "" {
+				out = append(out, trouble{results.Trouble{What: fmt.Sprintf("phase %d: %s", i+1, ph.State)}, p.Label(), p.Repeat})
+			}
 			if len(ph.LeftOut) == 0 {
 				continue
 			}

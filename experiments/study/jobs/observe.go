@@ -80,7 +80,7 @@ func (r *run) point(ctx context.Context) (_ *results.Point, err error) {
 	for i, sp := range obs.timeline.spans() {
 		ph, err := r.phase(setup, base, obs, sp, predictions[i])
 		if err == nil && ph.Stood == "" && ph.Unlike == "" && predictions[i][0].Replayed {
-			ph.Unlike, err = r.tipped(setup, base, obs, i, &ph)
+			err = r.locate(setup, base, obs, i, predictions[i][0], &ph)
 		}
 		if err != nil {
 			return point, err

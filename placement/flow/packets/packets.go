@@ -152,6 +152,8 @@ type Result struct {
 	Links  []LinkResult // of a Replay: what crossed each link
 	Runs   int
 	Events int
+	// Each are the runs of a Replay that this is the mean of, in which nothing has a spread.
+	Each []*Result
 	// Over is how much more than a link carries was sent to it, as a part of that, in the mean of the
 	// runs, of which each had no time for its queues to be full: rates are off by as much.
 	Over float64
@@ -353,6 +355,9 @@ func (a *accumulator) most(of func(k int) float64) float64 {
 }
 
 func (a *accumulator) err(k int) float64 {
+	if a.runs < 2 {
+		return 0
+	}
 	n := float64(a.runs)
 	mean := a.sum[k] / n
 	return math.Sqrt(max(0, a.sq[k]/n-mean*mean) / (n - 1))
@@ -365,6 +370,9 @@ const likely = 1.96
 // as so few tell (Student's distribution, by the expansion of Cornish and Fisher), and so are all so far: who wins
 // a memory that others then never get has all or nothing of it.
 func (a *accumulator) spread(k int) float64 {
+	if a.runs < 2 {
+		return 0
+	}
 	const z, z2 = likely, likely * likely
 	n := float64(a.runs)
 	f := 1 / (n - 1)

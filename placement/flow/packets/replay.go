@@ -226,7 +226,7 @@ func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 	if span := models[0].span(); span == 0 || math.IsInf(span, 0) {
 		return nil, false
 	}
-	all := accumulators(n, s)
+	all, each := accumulators(n, s), make([][]*Result, len(s.Counts))
 	used := 0
 	more := func(runs int) bool {
 		if runs == 0 {
@@ -263,12 +263,13 @@ func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 			}
 			for i := range all {
 				all[i].merge(&d.counts[i])
+				each[i] = append(each[i], d.counts[i].result())
 			}
 		}
 	}
 	for i := range all {
 		r := all[i].result()
-		r.Events = used
+		r.Events, r.Each = used, each[i]
 		out = append(out, r)
 	}
 	return out, true

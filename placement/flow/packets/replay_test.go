@@ -386,5 +386,19 @@ func TestHitch(t *testing.T) {
 		if tips := j.ShareSpread[2] > .05; tips != c.tips || c.hitch == 0 && j.Share[2] < .99 {
 			t.Errorf("window %d, hitch %v: share %.3f, spread %.3f", c.window, c.hitch, j.Share[2], j.ShareSpread[2])
 		}
+		sum, least, most := 0.0, 1.0, 0.0
+		for _, one := range r[0].Each {
+			k := one.Jobs[0]
+			if one.Runs != 1 || len(one.Each) != 0 || k.RateSpread != 0 || k.ShareSpread[2] != 0 || k.RateError != 0 {
+				t.Errorf("window %d, hitch %v: a run by itself: %+v", c.window, c.hitch, one)
+			}
+			sum, least, most = sum+k.Rate, min(least, k.Share[2]), max(most, k.Share[2])
+		}
+		if len(r[0].Each) != r[0].Runs || math.Abs(sum/float64(r[0].Runs)-j.Rate) > 1e-9*j.Rate {
+			t.Errorf("window %d, hitch %v: %d runs of %d, %v in their mean and %v in all", c.window, c.hitch, len(r[0].Each), r[0].Runs, sum/float64(r[0].Runs), j.Rate)
+		}
+		if apart := most - least; c.tips != (apart > .3) {
+			t.Errorf("window %d, hitch %v: shares of runs are %.3f to %.3f", c.window, c.hitch, least, most)
+		}
 	}
 }

@@ -1,0 +1,215 @@
+package jobs
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed"
+)
+
+// locate says in which of a setting's states a followed phase is that is not as predicted in the mean of runs: it is held to
+// the one of them in which all that was measured came, if there is one (Phase.State), and where it is but between what
+// runs come to, it need not be what is predicted (Phase.Unlike). Some settings come to their states by themselves. In
+// others workers that keep step find a memory long enough that is shorter than their windows, and once one of them is
+// behind the others take each other's slots for good: one process that stands still once, for half a round trip, is enough.
+// And jobs that index a memory by PSN may find each other's slots always or never, as they happen to be apart, and their
+// rates follow from that: where somebody has stood still, they may be as far apart as at random.
+func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span int, p *placement.Prediction, ph *results.Phase) error {
+	topo := r.Testbed().Inventory().Topology()
+	mean := figures(p, topo, base)
+	if distance(counted(ph.Figures), mean) <= 1 {
+		return nil
+	}
+	found := func(p *placement.Prediction) bool {
+		ph.State = state(ph, mean, p.Each, func(one *placement.Prediction) []results.Figure { return figures(one, topo, base) })
+		return ph.State != ""
+	}
+	if found(p) {
+		return nil
+	}
+	longest := 0.0
+	for _, rtt := range base.RTTs {
+		longest = max(longest, rtt)
+	}
+	if longest == 0 || !off(ph.Figures) {
+		return nil
+	}
+	t := obs.timeline
+	covers := func(s placement.Schedule, less bool) (state, between bool, err error) {
+		other, err := r.replay(setup, base, s)
+		if err != nil || other == nil {
+			return false, false, err
+		}
+		return found(other[span]), !off(ph.Figures, alternative{figures(other[span], topo, base), less}), nil
+	}
+	shaken := t.schedule(base, r.pace(t))
+	shaken.Lag.Hitch = longest / 2
+	switch state, between, err := covers(shaken, true); {
+	case err != nil || state:
+		return err
+	case between:
+		ph.Unlike = fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
+			human.Quantity(shaken.Lag.Hitch, "s"))
+		return nil
+	}
+	stood := 0 // their processes, and the testbed's
+	for _, x := range obs.stalls {
+		if x.Start < ph.End && (x.Job == "" || slices.Contains(ph.Jobs, x.Job)) {
+			stood++
+		}
+	}
+	apart := t.schedule(base, r.pace(t))
+	if stood == 0 || !scatter(apart, setup, r.Testbed().Inventory(), ph) {
+		return nil
+	}
+	state, between, err := covers(apart, false)
+	if err == nil && !state && between {
+		ph.Unlike = fmt.Sprintf("what jobs get that index a memory by PSN depends on how far apart they are, which changes where somebody stands still, as happened %d times: they may be where this was measured; under another switch.addressing, pool or hash, they have one state", stood)
+	}
+	return err
+}
+
+// joint is how far, in tolerances, a phase may be from a run to be in its state: less than from a prediction, for the run is
+// chosen among many.
+const joint = 0.5
+
+// state finds, among runs, the one in which goodputs, shares and loads of links came together as they were measured in a
+// phase, and holds the phase to it instead of to the mean of the runs. It says so; empty: there is none. What is no further
+// from the mean than a tolerance is no other state.
+func state(ph *results.Phase, mean []results.Figure, runs []*placement.Prediction, draw func(*placement.Prediction) []results.Figure) string {
+	got := counted(ph.Figures)
+	var nearest []results.Figure
+	least := joint
+	for _, p := range runs {
+		one := draw(p)
+		if d := distance(got, one); d <= least && distance(one, mean) > 1 {
+			least, nearest = d, one
+		}
+	}
+	if nearest == nil {
+		return ""
+	}
+	first := slices.IndexFunc(ph.Figures, byOccupancy)
+	ph.Figures = slices.Insert(slices.DeleteFunc(ph.Figures, byOccupancy), first, nearest...)
+	return fmt.Sprintf("the setting has more than one state: it is held to that of one of %d runs that were followed, which differ", len(runs))
+}
+
+// counted are the figures that no one predicted.
+func counted(figures []results.Figure) []results.Figure {
+	return slices.DeleteFunc(slices.Clone(figures), func(f results.Figure) bool { return f.Kind == results.Predicted })
+}
+
+// byOccupancy says that a figure is of the predictor that follows packets.
+func byOccupancy(f results.Figure) bool {
+	return f.Kind == results.Predicted && f.Predictor == placement.Occupancy
+}
+
+// distance is how far goodputs, shares and loads of links are from those that are predicted, at worst, in tolerances. Half
+// of one may be the grain of what is counted.
+func distance(got, said []results.Figure) (worst float64) {
+	busiest := busiest(said)
+	for _, f := range got {
+		p, ok := predicted(said, f.Metric, f.Of)
+		if by := tolerance(p, busiest); ok && by > 0 {
+			worst = max(worst, (math.Abs(f.Value-p.Value)-min(f.Grain, by/2))/by)
+		}
+	}
+	return worst
+}
+
+// tolerance is by how much what is measured may be off a prediction that is judged by it; 0: others are not. A link's counts
+// for as much as a tenth of the busiest one's, for many carry few packets.
+func tolerance(p results.Figure, busiest float64) float64 {
+	switch p.Metric {
+	case "goodput":
+		return 0.05 * p.Value
+	case "link_rate":
+		return 0.05 * max(p.Value, busiest/10)
+	case "share":
+		return 0.04
+	}
+	return 0
+}
+
+// busiest is the greatest load of a link that is predicted.
+func busiest(figures []results.Figure) (most float64) {
+	for _, f := range figures {
+		if f.Kind == results.Predicted && f.Metric == "link_rate" {
+			most = max(most, f.Value)
+		}
+	}
+	return most
+}
+
+// scatter has jobs of a phase begin at any time within a turn of a memory that they share and index by PSN, at the rates
+// that are measured: they are as far apart then as at random. It reports false where none do.
+func scatter(s placement.Schedule, setup testbed.Setup, inv *inventory.Inventory, ph *results.Phase) bool {
+	if a := setup.Settings.Addressing; setup.Settings.Mode == "synchronous" || a != "linear" && a != "atp" {
+		return false
+	}
+	some := false
+	shared := map[string]bool{} // switches at which one before aggregates
+	for _, j := range setup.Plan.Jobs {
+		rate, _ := figureOf(ph.Figures, results.Measured, "", "goodput", j.Name)
+		if rate.Value == 0 || !slices.Contains(ph.Jobs, j.Name) {
+			continue
+		}
+		turn := 0.0
+		for _, n := range j.Tree {
+			if !n.Aggregate {
+				continue
+			}
+			if sw, ok := inv.Switch(n.Switch); ok && shared[n.Switch] {
+				slots := placement.Aggregators(sw, setup.Settings.Aggregators)
+				turn = max(turn, float64(slots)*float64(32*setup.Settings.Lanes)/rate.Value)
+			}
+			shared[n.Switch] = true
+		}
+		if times := s.Jobs[j.Name]; turn > times.Within {
+			times.Within = turn
+			s.Jobs[j.Name], some = times, true
+		}
+	}
+	return some
+}
+
+// alternative is what a phase may come to besides what is predicted of it, and whether of goodputs and shares only what is
+// less counts.
+type alternative struct {
+	figures []results.Figure
+	less    bool
+}
+
+// off says that some goodput, share or load of a link among figures is not as predicted among them, nor between that and
+// what others say. A load is not if all of its interval is not: many are of few packets.
+func off(figures []results.Figure, others ...alternative) bool {
+	busiest := busiest(figures)
+	for _, f := range figures {
+		p, ok := predicted(figures, f.Metric, f.Of)
+		by := tolerance(p, busiest)
+		if f.Kind == results.Predicted || !ok || by == 0 {
+			continue
+		}
+		least, most := f.Value, f.Value
+		if f.Metric == "link_rate" {
+			least, most = f.Lo, f.Hi
+		}
+		lo, hi := p.Lo, p.Hi
+		for _, o := range others {
+			if q, ok := predicted(o.figures, f.Metric, f.Of); ok {
+				if lo = min(lo, q.Lo); !o.less || f.Metric == "link_rate" {
+					hi = max(hi, q.Hi)
+				}
+			}
+		}
+		if most < lo-by || least > hi+by {
+			return true
+		}
+	}
+	return false
+}
