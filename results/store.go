@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -696,6 +698,9 @@ func ReadRecord(dir string) (*Record, error) {
 	if rec.Schema > Schema {
 		return nil, fmt.Errorf("read run %s: schema %d is newer than this tool's %d", path, rec.Schema, Schema)
 	}
+	if rec.Schema < 0 {
+		return nil, fmt.Errorf("read run %s: schema %d is none", path, rec.Schema)
+	}
 	if err := rec.contradiction(); err != nil {
 		return nil, fmt.Errorf("read run %s: %w", path, err)
 	}
@@ -777,10 +782,19 @@ func (r *Record) contradiction() error {
 		return fmt.Errorf("%w: outcome %q is none", ErrContradicts, r.Outcome)
 	}
 	held := false
+	asked := map[string]*Expect{}
+	for i := range r.Expect {
+		asked[r.Expect[i].Name] = &r.Expect[i]
+	}
 	judged := map[string]bool{}
 	for _, c := range r.Checks {
 		judged[c.Expect] = true
+		e := asked[c.Expect]
 		switch {
+		case e != nil && e.Gate && !c.Gate:
+			return fmt.Errorf("%w: %q decides nothing, and what is expected does", ErrContradicts, c.Title())
+		case e != nil && c.Tolerance != e.Tolerance:
+			return fmt.Errorf("%w: %q has a tolerance of %g, and what is expected one of %g", ErrContradicts, c.Title(), c.Tolerance, e.Tolerance)
 		case c.Gate && c.Outcome == Fail:
 			return fmt.Errorf("%w: it says pass, and %q failed", ErrContradicts, c.Title())
 		case c.Gate && c.Outcome == Inconclusive:
@@ -797,12 +811,24 @@ func (r *Record) contradiction() error {
 		return fmt.Errorf("%w: it says pass, and no check that is gated held", ErrContradicts)
 	case r.Sabotage == nil && slices.ContainsFunc(r.Args, func(a string) bool { return a == "--sabotage" || strings.HasPrefix(a, "--sabotage=") }):
 		return fmt.Errorf("%w: it was given a fault, and does not say so", ErrContradicts)
-	case r.Planned > 0 && len(r.Points) == 0:
-		return fmt.Errorf("%w: it says pass, and has no points", ErrContradicts)
+	case len(r.Points) < r.Planned:
+		return fmt.Errorf("%w: it says pass, and has %d of %s", ErrContradicts, len(r.Points), human.Plural(r.Planned, "point"))
+	case r.ExitCode != 0:
+		return fmt.Errorf("%w: it says pass, and that the program ended with %d", ErrContradicts, r.ExitCode)
 	}
+	seen := map[[2]int]bool{}
 	for _, p := range r.Points {
 		if p.Error != "" {
 			return fmt.Errorf("%w: it says pass, and ended early: %s", ErrContradicts, p.Error)
+		}
+		if seen[[2]int{p.Index, p.Repeat}] {
+			return fmt.Errorf("%w: it has repeat %d of point %d twice", ErrContradicts, p.Repeat+1, p.Index+1)
+		}
+		seen[[2]int{p.Index, p.Repeat}] = true
+	}
+	for _, f := range []File{r.Experiment, r.Inventory} {
+		if sum := sha256.Sum256([]byte(f.Text)); len(f.SHA256) == hex.EncodedLen(len(sum)) && f.SHA256 != hex.EncodeToString(sum[:]) {
+			return fmt.Errorf("%w: the text of %s is not the one that was run", ErrContradicts, f.Path)
 		}
 	}
 	for _, e := range r.Expect {

@@ -2,6 +2,7 @@ package results_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -730,10 +731,18 @@ func TestContradiction(t *testing.T) {
 		c := results.Check{Expect: "share", Gate: true, Outcome: results.Pass, Metric: "share", Of: "A@tor1", Kind: results.Measured, Predictor: "occupancy",
 			Bound: "within", Statistic: "each", Measured: .4, Predicted: .38, Error: .02, Tolerance: .05}
 		change(&c)
-		return results.Record{Outcome: results.Pass, Checks: []results.Check{c}, Expect: []results.Expect{{Name: "share", Gate: true}}, Points: []results.Point{{Phases: []results.Phase{{Figures: []results.Figure{
+		return results.Record{Outcome: results.Pass, Checks: []results.Check{c}, Expect: []results.Expect{{Name: "share", Gate: true, Tolerance: .05}}, Points: []results.Point{{Phases: []results.Phase{{Figures: []results.Figure{
 			{Metric: "share", Of: "A@tor1", Kind: results.Measured, Value: .4},
 			{Metric: "share", Of: "A@tor1", Kind: results.Predicted, Predictor: "occupancy", Value: .38},
 		}}}}}}
+	}
+	with := func(change func(r *results.Record)) results.Record {
+		r := share(func(*results.Check) {})
+		change(&r)
+		return r
+	}
+	text := func(run, kept string) results.File {
+		return results.File{Path: "a.toml", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(run))), Text: kept}
 	}
 	fault := share(func(*results.Check) {})
 	fault.Args = []string{"run", "--sabotage=slow-up", "x.toml"}
@@ -760,15 +769,30 @@ func TestContradiction(t *testing.T) {
 		{"passes without what was expected", share(func(c *results.Check) { c.Expect = "rate" }), false},
 		{"was given a fault and says so", faulty, true},
 		{"was given a fault and does not say so", fault, false},
+		{"ended with an error", with(func(r *results.Record) { r.ExitCode = 7 }), false},
+		{"lacks a point", with(func(r *results.Record) { r.Planned = 2 }), false},
+		{"has a point twice", with(func(r *results.Record) { r.Points = append(r.Points, r.Points[0]) }), false},
+		{"has repeats", with(func(r *results.Record) {
+			again := r.Points[0]
+			again.Repeat = 1
+			r.Points, r.Planned = append(r.Points, again), 2
+		}), true},
+		{"has a check that decides nothing any more", with(func(r *results.Record) {
+			r.Checks = append(r.Checks, results.Check{Expect: "share", Outcome: results.Fail, Tolerance: .05})
+		}), false},
+		{"has another tolerance than it was given", with(func(r *results.Record) { r.Checks[0].Tolerance = .5 }), false},
+		{"has the text that was run", with(func(r *results.Record) { r.Experiment = text("a = 1\n", "a = 1\n") }), true},
+		{"has another text than was run", with(func(r *results.Record) { r.Experiment = text("a = 1\n", "a = 2\n") }), false},
+		{"has another inventory than was run", with(func(r *results.Record) { r.Inventory = text("a = 1\n", "a = 2\n") }), false},
 		{"an outcome of its own", results.Record{Outcome: "perfect"}, false},
 	} {
 		dir := t.TempDir()
 		c.rec.Schema = results.Schema
-		text, err := json.Marshal(c.rec)
+		record, err := json.Marshal(c.rec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, results.RecordFile), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, results.RecordFile), record, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := results.ReadRecord(dir); (err == nil) != c.fine || err != nil && !errors.Is(err, results.ErrContradicts) {

@@ -102,6 +102,12 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 				checks = append(checks, excused(h.Check, []held{h}))
 			}
 		}
+		if why := e.hollow(cells, each); why != "" {
+			c := e.check()
+			c.Of, c.Code = e.Of, CodeNotJudged
+			c.inconclusive(why)
+			checks = append(checks, c)
+		}
 	}
 	decideEvents(expects, checks)
 	checks = append(append(checks, foundChecks(points)...), whole...)
@@ -110,6 +116,42 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 	}
 	outcome, reasons := decide(checks, points)
 	return checks, outcome, reasons
+}
+
+// hollow says why figures of an expectation that is gated would pass whatever a job did, in all of its phases: a tolerance that is
+// as large as what is predicted lets a job pass that gets nothing. Empty: they would not.
+func (e Expect) hollow(cells []Setting, each []held) string {
+	least := func(*held) float64 { return 0 }
+	switch e.Metric {
+	case "goodput", "wire_rate":
+	case "jain":
+		least = func(c *held) float64 {
+			i := slices.IndexFunc(cells, func(s Setting) bool { return s.Index == c.Index })
+			for _, p := range cells[i].All {
+				if c.Phase < len(p.Phases) && len(p.Phases[c.Phase].Jobs) > 1 {
+					return 1 / float64(len(p.Phases[c.Phase].Jobs))
+				}
+			}
+			return 0
+		}
+	default:
+		return ""
+	}
+	if !e.Gate || e.Relative || e.Bound == "at-most" || e.Predictor == "value" || e.Statistic == Correlation {
+		return ""
+	}
+	some := ""
+	for i := range each {
+		switch c := &each[i]; {
+		case c.Predicted == 0:
+		case c.Predicted-e.Tolerance > least(c):
+			return ""
+		default:
+			some = fmt.Sprintf("with a tolerance of %s a %s of %s would pass, of %s that is predicted, and so everywhere: nothing is judged; write less, or gate = false",
+				human.Quantity(e.Tolerance, c.Unit), e.Metric, human.Quantity(least(c), c.Unit), human.Quantity(c.Predicted, c.Unit))
+		}
+	}
+	return some
 }
 
 // lacking are the points that an expectation of a whole Cluster, or against other points, is about and that have no figure

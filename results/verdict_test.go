@@ -50,6 +50,56 @@ func TestVerdictRule(t *testing.T) {
 	}
 }
 
+// TestHollow: an expectation that a job which gets nothing would meet decides nothing; one that it would not meet in some phase
+// decides.
+func TestHollow(t *testing.T) {
+	point := func(metric string, predicted ...float64) []results.Point {
+		p := results.Point{}
+		for _, v := range predicted {
+			f := resultstest.MeasuredFig(metric, "A", v, 0, "bit/s")
+			g := f
+			f.N, g.Kind, g.Predictor = 9, results.Predicted, "occupancy"
+			p.Phases = append(p.Phases, results.Phase{Jobs: []string{"A", "B"}, Figures: []results.Figure{f, g}})
+		}
+		return []results.Point{p}
+	}
+	for _, c := range []struct {
+		name      string
+		points    []results.Point
+		bound     string
+		statistic string
+		tolerance float64
+		relative  bool
+		hollow    bool
+	}{
+		{"more than is predicted", point("goodput", 18e9), "within", "each", 50e9, false, true},
+		{"as much", point("goodput", 18e9), "within", "each", 18e9, false, true},
+		{"less", point("goodput", 18e9), "within", "each", 17e9, false, false},
+		{"more in one phase of two", point("goodput", 18e9, 60e9), "within", "each", 50e9, false, false},
+		{"more in both", point("wire_rate", 18e9, 20e9), "within", "each", 50e9, false, true},
+		{"in the mean", point("goodput", 18e9), "within", "mean", 50e9, false, true},
+		{"at most", point("goodput", 18e9), "within", "max", 50e9, false, true},
+		{"a part", point("goodput", 18e9), "within", "each", .5, true, false},
+		{"no more than", point("goodput", 18e9), "at-most", "each", 50e9, false, false},
+		{"no less than", point("goodput", 18e9), "at-least", "each", 50e9, false, true},
+		{"nothing is predicted", point("goodput", 0), "within", "each", 50e9, false, false},
+		{"of two jobs one gets nothing", point("jain", 1), "within", "each", .5, false, true},
+		{"of two jobs neither", point("jain", 1), "within", "each", .45, false, false},
+		{"a link that is almost idle", point("link_rate", 1e6), "within", "each", 1e9, false, false},
+	} {
+		e := results.Expect{Name: "e", Metric: c.points[0].Phases[0].Figures[0].Metric, Predictor: "occupancy", Statistic: c.statistic, Tolerance: c.tolerance, Relative: c.relative, Bound: c.bound, Gate: true}
+		checks, outcome, _ := results.Judge([]results.Expect{e}, c.points)
+		last := checks[len(checks)-1]
+		if hollow := last.Code == results.CodeNotJudged; hollow != c.hollow || hollow != (outcome == results.Inconclusive) {
+			t.Errorf("%s: %s, %s %q", c.name, outcome, last.Code, last.Why)
+		}
+		e.Gate = false
+		if checks, _, _ := results.Judge([]results.Expect{e}, c.points); checks[len(checks)-1].Code == results.CodeNotJudged {
+			t.Errorf("%s: is not gated, and %q", c.name, checks[len(checks)-1].Why)
+		}
+	}
+}
+
 // Points are held against those that differ in one swept key only; these are held
 // against nothing, and both ends' intervals count.
 func TestAgainstOtherPoints(t *testing.T) {
