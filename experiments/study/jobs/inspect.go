@@ -53,12 +53,20 @@ func (r *run) integrity(setup testbed.Setup, base Baseline, obs observation, poi
 	in.Lost = inspect.Swallowed(point.Health)
 	in.damaged = in.damaged || r.overflows(setup, base, obs)
 	out := slices.Concat(in.progress(), heldUp(point.Health), in.missed(), in.unmeasured(point.Labels), in.calibrated(), in.Work(), in.Sums(),
-		inspect.Crossed(point.Health, inv.Topology(), obs.readings), in.received(), in.Handed(), in.claims())
+		inspect.Crossed(point.Health, inv.Topology(), obs.readings), in.received(), in.Handed(), in.claims(), in.ahead())
 	stopped := in.stopped()
 	if len(out)+len(stopped) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
 		return []results.Finding{in.Whole()}
 	}
 	return append(inspect.Excused(out, point), stopped...)
+}
+
+// ahead finds agents whose clock jumped: all that they counted is of other times than it says.
+func (in *inspection) ahead() (out []results.Finding) {
+	for i := range in.setup.Plan.Jobs {
+		out = append(out, in.obs.clocks.Wrong(&in.setup.Plan.Jobs[i])...)
+	}
+	return out
 }
 
 // missed finds phases that were planned and not measured, where the plan says when all of them end.

@@ -102,6 +102,7 @@ type observation struct {
 	summaries []results.JobSummary
 	stalls    []study.Standstill // in order of their beginnings
 	early     map[string]float64 // streams that ended by themselves, and when
+	clocks    study.Clocks       // of agents that report from the future
 
 	began, ended time.Duration // on the run's clock
 }
@@ -156,7 +157,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 	memory.next = origin + memory.period
 	finite := map[string]<-chan struct{}{}
 	streams := map[string]<-chan struct{}{}
-	obs.early = map[string]float64{}
+	obs.early, obs.clocks = map[string]float64{}, study.Clocks{}
 	interval := setup.Interval
 	patient := patience{base: base, stretch: s.Measure.Stretch, interval: interval.Seconds()}
 	var doubts chan bool // takes what unsure says; nil: it was not asked
@@ -167,6 +168,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 	sample := func() error {
 		got, err := dep.Sample(ctx)
 		last = dep.Now()
+		obs.clocks.Hear(got, last)
 		if virtual { // a testbed does so itself
 			got = audit.Check(got)
 		}
