@@ -25,8 +25,11 @@ func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span i
 	if distance(counted(ph.Figures), mean) <= 1 {
 		return nil
 	}
+	several := false // states
 	found := func(p *placement.Prediction) bool {
-		ph.State = state(ph, mean, p.Each, func(one *placement.Prediction) []results.Figure { return figures(one, topo, base) })
+		draw := func(one *placement.Prediction) []results.Figure { return figures(one, topo, base) }
+		several = several || slices.ContainsFunc(p.Each, func(one *placement.Prediction) bool { return distance(draw(one), mean) > 1 })
+		ph.State = state(ph, mean, p.Each, draw)
 		return ph.State != ""
 	}
 	if found(p) {
@@ -57,21 +60,30 @@ func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span i
 			human.Quantity(shaken.Lag.Hitch, "s"))
 		return nil
 	}
-	stood := 0 // their processes, and the testbed's
+	stood, still := 0, 0.0 // their processes, and the testbed's: how often, and for how long
 	for _, x := range obs.stalls {
 		if x.Start < ph.End && (x.Job == "" || slices.Contains(ph.Jobs, x.Job)) {
 			stood++
+			still += x.Held
 		}
 	}
+	state, between := false, false
 	apart := t.schedule(base, r.pace(t))
-	if stood == 0 || !scatter(apart, setup, r.Testbed().Inventory(), ph) {
-		return nil
+	if stood > 0 && scatter(apart, setup, r.Testbed().Inventory(), ph) {
+		var err error
+		if state, between, err = covers(apart, false); err != nil {
+			return err
+		}
 	}
-	state, between, err := covers(apart, false)
-	if err == nil && !state && between {
+	switch {
+	case state:
+	case between:
 		ph.Unlike = fmt.Sprintf("what jobs get that index a memory by PSN depends on how far apart they are, which changes where somebody stands still, as happened %d times: they may be where this was measured; under another switch.addressing, pool or hash, they have one state", stood)
+	case several && still > longest:
+		ph.Unlike = fmt.Sprintf("the setting has more than one state, and the testbed stood still %d times, for %s in all, of which each may have changed it: what comes of that is not followed",
+			stood, human.Quantity(still, "s"))
 	}
-	return err
+	return nil
 }
 
 // joint is how far, in tolerances, a phase may be from a run to be in its state: less than from a prediction, for the run is
