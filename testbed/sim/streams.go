@@ -30,7 +30,7 @@ func (d *deployment) predict() {
 	if p != nil && p.Beyond != "" {
 		p = nil // what is sampled stands, and loses nothing
 	}
-	key := fmt.Sprint(whole, names)
+	key := d.key(whole, names)
 	if p == nil {
 		key = ""
 	}
@@ -107,7 +107,7 @@ func (d *deployment) messages() bool {
 // their way, too.
 func (d *deployment) senders(whole bool) (names []string) {
 	turns := 0 // jobs that pause
-	streams, apart := d.setup.Grants == nil, d.setup.Settings.Addressing != "hash"
+	streams, apart := true, d.setup.Settings.Addressing != "hash"
 	for _, j := range d.jobs {
 		pauses := j.running && !j.local && j.circle == nil && len(j.msg.layers) > 0
 		if pauses {
@@ -133,13 +133,25 @@ func (d *deployment) senders(whole bool) (names []string) {
 	return names
 }
 
+// key is what the steady state of the named streams depends on, of all that changes: also their windows, where memory is
+// reallocated.
+func (d *deployment) key(whole bool, names []string) string {
+	var windows []float64
+	if d.setup.Grants != nil {
+		for _, j := range d.jobs {
+			windows = append(windows, j.window)
+		}
+	}
+	return fmt.Sprint(whole, names, windows)
+}
+
 // prediction is the steady state of the named streams, or nil where there is none. With whole,
 // rings are what they get in the mean over their all-reduces.
 func (d *deployment) prediction(names []string, whole bool) *placement.Prediction {
 	if len(names) == 0 {
 		return nil
 	}
-	key := fmt.Sprint(whole, names)
+	key := d.key(whole, names)
 	if p, ok := d.steady[key]; ok {
 		return p
 	}
