@@ -48,6 +48,10 @@ type Conditions struct {
 
 	Seed uint64 // of Offset; Replay only
 
+	// Queue is what switches' ports have: "fair" (also if empty), one for each job, as is predicted; "flows", one for each
+	// worker, or "fifo", which Occupancy says that it does not know where a link holds one of several jobs back.
+	Queue string
+
 	// Damage is what directed links do to frames, by their names. Occupancy only.
 	Damage map[string]flow.Damage
 
@@ -330,8 +334,8 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 		default:
 			if sends(j.Name) {
 				out.Jobs = append(out.Jobs, b.job(j, &b.Jobs[n], &r.Jobs[n]))
-				if out.Predictor == Occupancy && out.Beyond == "" {
-					out.Beyond = b.beyond(j, &b.Jobs[n], r)
+				if out.Predictor == Occupancy {
+					out.Beyond = cmp.Or(out.Beyond, b.beyond(j, &b.Jobs[n], r), b.unshared(j, n, r))
 				}
 				if out.Predictor == Occupancy && out.Approximate == "" && r.Approximate && contends(&b.Jobs[n], &r.Jobs[n]) {
 					out.Approximate = fmt.Sprintf("shares of job %s are predicted within some 0.1 only: memory is short, its sender's window is not fixed or there is too much to follow packet by packet", j.Name)
@@ -376,6 +380,27 @@ func (b *problem) beyond(j *JobPlan, f *flow.Job, r *flow.Result) string {
 		return fmt.Sprintf("links of job %s are damaged, and its window or its timeout is not known", j.Name)
 	case r.Lossless:
 		return fmt.Sprintf("links of job %s are damaged, and there is too much to follow packet by packet", j.Name)
+	}
+	return ""
+}
+
+// alike is by what part packets of two jobs on a link may differ and share it by streams as by jobs.
+const alike = 0.05
+
+// unshared says of the link that holds b's n-th job back why it is not shared as is predicted: by a queue for each job.
+func (b *problem) unshared(j *JobPlan, n int, r *flow.Result) string {
+	at := r.Jobs[n].Bottleneck
+	if b.c.Queue == "" || b.c.Queue == "fair" || at.Kind != flow.ByLink {
+		return ""
+	}
+	own := b.Jobs[n].Crossing(&r.Jobs[n], at.Index)
+	for i := range b.Jobs {
+		other := b.Jobs[i].Crossing(&r.Jobs[i], at.Index)
+		if i == n || other == 0 || b.c.Queue == "flows" && math.Abs(own-other) < alike*own {
+			continue
+		}
+		return fmt.Sprintf("switch.queue is %q, and job %s shares %s with others: what each gets there is predicted for a queue for each job (\"fair\") only",
+			b.c.Queue, j.Name, b.topo.Links[at.Index].Name)
 	}
 	return ""
 }

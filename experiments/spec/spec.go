@@ -138,7 +138,7 @@ type Switch struct {
 	// divided anew among those that are there (placement.Divide), as INAlloc does. 0: a
 	// job owns two of its windows from beginning to end. Statistical mode needs neither.
 	Reallocate inventory.Duration `toml:"reallocate"`
-	Queue      string             `toml:"queue" default:"fair" words:"fair,flows,fifo"` // "fair": a queue for each job; "flows": for each worker; "fifo"
+	Queue      string             `toml:"queue" default:"fair" words:"fair,flows,fifo"` // "fair": a queue for each job, which is what is predicted; "flows": for each worker; "fifo"
 	Lanes      int                `toml:"lanes" default:"240"`                          // int32 values per packet, 1..240; left out: those that the programs of the switches sum, where their p4infos say it
 	Buffer     inventory.Bytes    `toml:"buffer"`                                       // of each egress port; 0: as the inventory says
 	ECN        inventory.Bytes    `toml:"ecn"`                                          // egress queue length above which packets are marked; 0: as the inventory says

@@ -276,6 +276,23 @@ func (j *Job) aggregates(n *Node) bool {
 	return n.Aggregate && n.Switch != None && j.Kind != Unicast
 }
 
+// Crossing is how many packets per PSN of a job with such a result a link carries; of a ring, how many of its streams.
+func (j *Job) Crossing(r *JobResult, link int) (packets float64) {
+	below := j.below()
+	for k := range j.Nodes {
+		if nd := &j.Nodes[k]; nd.Up == link && (j.Ring != nil || k >= len(r.Up)) {
+			packets++
+		} else if nd.Up == link {
+			packets += r.Up[k]
+		} else if nd.Down == link && j.Kind == Unicast {
+			packets += below[k]
+		} else if nd.Down == link {
+			packets++
+		}
+	}
+	return packets
+}
+
 // below are the workers below each node to whom results pass it: themselves included, but not one of a
 // Unicast job whose parameter server is on its host.
 func (j *Job) below() []float64 {

@@ -50,7 +50,7 @@ func lapsOf(setup testbed.Setup, planned [][]*placement.Prediction) map[string]f
 // conditions are what a setup's jobs meet, for predictors.
 func conditions(setup testbed.Setup, base Baseline, active []string) placement.Conditions {
 	c := placement.Conditions{
-		Seed:   setup.Settings.Seed,
+		Seed: setup.Settings.Seed, Queue: setup.Settings.Queue,
 		Active: active, Mode: setup.Settings.Mode, Addressing: setup.Settings.Addressing,
 		Aggregators: setup.Settings.Aggregators, Lanes: setup.Settings.Lanes,
 		Senders: map[string]placement.Sender{}, Holds: base.Holds, RTTs: base.RTTs,
