@@ -26,7 +26,8 @@ const (
 	calibrationMin     = 500 * time.Millisecond
 	calibrationMax     = 10 * time.Second
 	calibrationError   = 0.03 // half of the widest interval, as a part of its value, that is not measured again
-	calibrationTimes   = 4    // that it is measured at most, within calibrationMax
+	calibrationTimes   = 4    // that it is measured at most, within calibrationMax,
+	calibrationLeast   = 3    // or so many times
 )
 
 // baseline is the calibration of a point's placement; it is measured once for each
@@ -106,7 +107,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 	if _, err := perform(ctx, dep, starts); err != nil {
 		return base, nil, err
 	}
-	cal, err := surest(min(calibrationTimes, max(1, int(calibrationMax/long))), func() (measured, error) {
+	cal, err := surest(min(calibrationTimes, max(calibrationLeast, int(calibrationMax/long))), func() (measured, error) {
 		m, err := watch(ctx, dep, settle, long)
 		if err != nil {
 			return measured{}, err
