@@ -103,7 +103,7 @@ func (k *ps) run(ctx context.Context, c *control) error {
 			return nil
 		}
 		wake := c.wake(now + c.idle())
-		back = max(wake, now+k.sock.Rest)
+		back = max(wake, now+k.sock.Rest, k.sock.Freed)
 		if err := k.sock.Wait(wake); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (k *ps) run(ctx context.Context, c *control) error {
 // note tells how late the results are that were sent at now.
 func (k *ps) note(c *control, now time.Duration) {
 	for _, due := range k.answered {
-		k.late.add(c, due, now)
+		k.late.add(c, due, k.sock.Freed, now)
 	}
 	k.answered = k.answered[:0]
 }

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/stall"
+	"github.com/inabench/inabench/testbed/udp"
 )
 
 // TestLateResults: a PS tells how long after a sum's last packet its result left, and when it stood still.
 func TestLateResults(t *testing.T) {
 	const ms = time.Millisecond
-	k := &ps{answered: []time.Duration{0, 90 * ms}}
+	k := &ps{sock: new(udp.Socket), answered: []time.Duration{0, 90 * ms}}
 	c := &control{stalls: stall.New(200 * ms)}
 	k.note(c, 100*ms)
 	k.answered = append(k.answered, 995*ms)

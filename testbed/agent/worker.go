@@ -147,9 +147,9 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		if at, ok := k.msg.ready(); ok {
 			wake = min(wake, at)
 		}
-		if back = now; !k.sock.Full && wake > now {
+		if back = max(now, k.sock.Freed); !k.sock.Full && wake > now {
 			wake = c.wake(wake)
-			back = max(wake, now+k.sock.Rest)
+			back = max(wake, now+k.sock.Rest, k.sock.Freed)
 			if err := k.sock.Wait(wake); err != nil {
 				return err
 			}
@@ -194,7 +194,7 @@ func (k *worker) send(c *control, now, wake time.Duration) (time.Duration, error
 		if due > now {
 			return min(wake, due), nil
 		}
-		k.late.add(c, due, now)
+		k.late.add(c, due, k.sock.Freed, now)
 		k.pace.sent()
 		b := k.sock.Buffer()
 		b = b[:k.w.Send(now, b)]

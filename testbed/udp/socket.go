@@ -76,6 +76,10 @@ type Socket struct {
 	poll   [2]unix.PollFd
 	waiter loop.Waiter
 
+	// Freed is when the last send that had to wait returned, on the clock: the host's own queue was full, as behind a link
+	// that is slower than what is to go over it. Whoever was late until then was so by the network.
+	Freed time.Duration
+
 	// Rest is the least time of a Wait: what comes within it is handled together.
 	Rest time.Duration
 
@@ -293,6 +297,7 @@ func (s *Socket) Flush() error {
 		r, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(n-i), unix.MSG_DONTWAIT, 0, 0)
 		if errno == unix.EAGAIN { // this call may take long, so the runtime has to know of it
 			r, _, errno = unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(n-i), 0, 0, 0)
+			s.Freed = s.clock.Now()
 		}
 		switch errno {
 		case 0:
