@@ -8,6 +8,7 @@ import (
 
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
+	"github.com/inabench/inabench/testbed/ina"
 )
 
 // predict sets the shares and rates of the jobs that send, where they have fixed
@@ -15,8 +16,8 @@ import (
 // by one, which what is sampled here step by step is only near to (queues and grants take turns, and levels
 // of a tree decide together). They are worked out once for each set of jobs: while a job waits for the end of a
 // message, or computes, it is in none. Jobs whose windows change, and more than placement.MostTurns with
-// messages, go on with what is sampled, and so do streams whose windows meet a hash at one switch of theirs each, of
-// which what is sampled is right.
+// messages, go on with what is sampled, and so do streams whose windows, of some blocks, meet a hash at one switch of theirs
+// each, of which what is sampled is right.
 func (d *deployment) predict() {
 	whole := d.messages()
 	names := d.senders(whole)
@@ -123,7 +124,8 @@ func (d *deployment) senders(whole bool) (names []string) {
 				levels++
 			}
 		}
-		apart = apart || levels != 1 || j.limit > 0 || pauses
+		small := j.window < 2*ina.Block // its workers wait for the places of a block
+		apart = apart || levels != 1 || j.limit > 0 || pauses || small
 		streams = streams && !j.aimd
 	}
 	streams = streams && turns <= placement.MostTurns
