@@ -844,10 +844,12 @@ func (c *Check) band() (lo, hi float64) {
 }
 
 // decide applies the rule of Judge to the error's interval.
-func (c *Check) decide(lo, hi float64) {
+func (c *Check) decide(lo, hi float64) { c.decideBy(lo, hi, (hi-lo)/2) }
+
+// decideBy applies it to an interval of which another half tells how sure it is.
+func (c *Check) decideBy(lo, hi, half float64) {
 	tol := c.Tolerance
 	bandLo, bandHi := c.band()
-	half := (hi - lo) / 2
 	inside := bandLo <= c.Error && c.Error <= bandHi
 	switch {
 	case bandLo <= lo && hi <= bandHi, inside && half <= tol:
@@ -896,7 +898,7 @@ func aggregated(e Expect, each []held) Check {
 func aggregate(e Expect, each []held) Check {
 	out := e.check()
 	out.Repeats = math.MaxInt
-	var value, lo, hi float64
+	var value, lo, hi, half float64
 	n, known := 0, 0
 	var open, certain *held // the first that is not known, and one that fails by itself
 	model := e.Statistic == "mean" && e.Predictor != "value"
@@ -927,9 +929,13 @@ func aggregate(e Expect, each []held) Check {
 		n, known = n+1, known+1
 		out.Kind = c.Kind
 		out.Repeats = min(out.Repeats, c.Repeats)
+		own := (c.hi - c.lo) / 2 // an error's size has a narrower interval where that is on both sides of 0
 		if e.Statistic == "mean" {
-			value, lo, hi = value+m, lo+a, hi+b
+			value, lo, hi, half = value+m, lo+a, hi+b, math.Hypot(half, own)
 			continue
+		}
+		if b > out.Tolerance {
+			half = max(half, own)
 		}
 		if m >= value {
 			value, out.Bottleneck, out.Worst = m, c.Bottleneck, strings.TrimSpace(c.Point+" "+c.Of)
@@ -940,7 +946,7 @@ func aggregate(e Expect, each []held) Check {
 		return out.failedBy(e, certain)
 	}
 	if e.Statistic == "mean" && n > 0 {
-		value, lo, hi = value/float64(n), lo/float64(n), hi/float64(n)
+		value, lo, hi, half = value/float64(n), lo/float64(n), hi/float64(n), half/float64(n)
 	}
 	if open != nil && (known == 0 || lo <= out.Tolerance) {
 		out.Of, out.Repeats = e.Of, 0
@@ -961,7 +967,7 @@ func aggregate(e Expect, each []held) Check {
 	}
 	out.Measured, out.Lo, out.Hi, out.Error = value, lo, hi, value
 	out.Bound = "within"
-	out.decide(lo, hi)
+	out.decideBy(lo, hi, max(half, (hi-lo)/2))
 	out.Bound = e.BoundText()
 	return out
 }

@@ -3,6 +3,7 @@ package results_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,31 @@ func TestVerdictRule(t *testing.T) {
 				t.Errorf("reasons %q", reasons)
 			}
 		})
+	}
+}
+
+// TestStatisticsOfOne: of one figure each, the mean and the largest error are the same, and so is what is decided.
+func TestStatisticsOfOne(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	seen := map[results.Outcome]int{}
+	for range 2000 {
+		v, half, tolerance := .5+.2*rng.NormFloat64(), .1*rng.ExpFloat64(), .3*rng.Float64()
+		relative := rng.IntN(2) == 0
+		judge := func(statistic string) results.Check {
+			e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Statistic: statistic, Tolerance: tolerance, Relative: relative, Bound: "within", Gate: true}
+			checks, _, _ := results.Judge([]results.Expect{e}, []results.Point{resultstest.One(v, half, .5, 20)})
+			return checks[0]
+		}
+		each := judge("each")
+		seen[each.Outcome]++
+		for _, statistic := range []string{"mean", "max"} {
+			if c := judge(statistic); c.Outcome != each.Outcome {
+				t.Fatalf("%.3f +- %.3f of .5, %.3f: %s is %s, each %s: %q, %q", v, half, tolerance, statistic, c.Outcome, each.Outcome, c.Why, each.Why)
+			}
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%v", seen)
 	}
 }
 
