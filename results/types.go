@@ -147,6 +147,7 @@ type JobSummary struct {
 	Resends     int64   `json:"resends"`
 	SumsChecked int64   `json:"sums_checked"` // reduced values compared with the reference, over all workers
 	SumErrors   int64   `json:"sum_errors"`
+	Damaged     int64   `json:"damaged,omitempty"` // results of which some value is wrong, over all workers; 0: nobody counts them
 	Overflows   int64   `json:"overflows"`
 	JCT         float64 `json:"jct,omitempty"`   // seconds, for jobs with a number of iterations
 	AlgBW       float64 `json:"algbw,omitempty"` // bit/s: message size over iteration's communication time

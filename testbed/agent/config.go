@@ -249,6 +249,7 @@ type Stats struct {
 	Overflows    int64   `json:"overflows"`
 	SumsChecked  int64   `json:"sums_checked"` // int32 values compared with the reference
 	SumErrors    int64   `json:"sum_errors"`
+	Damaged      int64   `json:"damaged,omitempty"` // workers: results of which some value is wrong
 	// Worker: PSNs sent, each counted once however often it was sent again. Worker and PS:
 	// of the packets received, those that said nothing new (of a worker, results of PSNs
 	// that it had; of a PS, workers that were in the sum), and those that are of no use: of

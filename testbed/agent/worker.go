@@ -299,6 +299,7 @@ func (k *worker) stats() Stats {
 		Overflows:       s.Overflows,
 		SumsChecked:     s.Checked,
 		SumErrors:       s.Wrong,
+		Damaged:         s.Damaged,
 		SocketDrops:     k.sock.Drops,
 	}
 	k.late.tell(&out)

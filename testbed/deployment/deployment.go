@@ -610,6 +610,7 @@ func (d *deployment) Summary(job string) (results.JobSummary, error) {
 		sum.Resends += s.Resends
 		sum.SumsChecked += s.SumsChecked
 		sum.SumErrors += s.SumErrors
+		sum.Damaged += s.Damaged
 		sum.Overflows += s.Overflows
 		sum.JCT = max(sum.JCT, s.IterationSum)
 		comm = max(comm, s.CommSum)

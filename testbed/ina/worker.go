@@ -67,6 +67,7 @@ type WorkerStats struct {
 	RTTMin    time.Duration
 	Checked   int64 // int32 values compared with the reference
 	Wrong     int64 // of these, different
+	Damaged   int64 // results with some that are
 }
 
 // Worker is one worker of one job: it decides what may be sent and when it has to
@@ -349,6 +350,7 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 	if op != 0 && !sealed(b[HeaderLen:HeaderLen+4*OpLanes], h.Bitmap) {
 		w.stats.Checked += OpLanes
 		w.stats.Wrong++
+		w.stats.Damaged++
 		return false // what it says may not be true: the timeout asks again
 	}
 	w.stats.Results++
@@ -364,7 +366,10 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 
 	if op == 0 {
 		w.stats.Checked += int64(w.cfg.Lanes)
-		w.stats.Wrong += int64(w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN))
+		if n := w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN); n > 0 {
+			w.stats.Wrong += int64(n)
+			w.stats.Damaged++
+		}
 	}
 	if h.Flags&FlagOverflow != 0 {
 		w.stats.Overflows++

@@ -18,12 +18,21 @@ import (
 type sums struct {
 	job            placement.JobPlan
 	checked, wrong int64              // values
+	damaged        int64              // results with wrong ones, over all workers; 0: nobody counts them
 	added          map[string]float64 // packets that each switch added up; nil: nobody tells
 }
 
-// cleared is how many wrong values another job would have had to find, were a switch wrong as often for it,
-// for having found none to clear the switch.
+// cleared is how many wrong sums of packets another job would have had to find, were a switch wrong as often for it,
+// for having found none to clear the switch: values of one packet are wrong together.
 const cleared = 8
+
+// times is how often sums went wrong, as far as it is known: once for each result that is wrong at all workers.
+func (o sums) times() float64 {
+	if o.damaged == 0 {
+		return float64(o.wrong)
+	}
+	return float64(o.damaged) / float64(max(1, len(o.job.Workers)))
+}
 
 // clears says whether a job that found nothing wrong clears a switch that another one's wrong sums could
 // come from: were that wrong as often for both, of what passes it and of what it adds up, the job would have
@@ -33,9 +42,9 @@ func (o sums) clears(sw string, of sums) bool {
 	if passing == 0 {
 		return false
 	}
-	expected := float64(of.wrong) / float64(of.checked) * float64(o.checked) * min(1, passing)
+	expected := of.times() / float64(of.checked) * float64(o.checked) * min(1, passing)
 	if n := of.added[sw]; n > 0 && o.added != nil {
-		expected = min(expected, float64(of.wrong)*o.added[sw]/n)
+		expected = min(expected, of.times()*o.added[sw]/n)
 	}
 	return expected >= cleared
 }
@@ -110,7 +119,7 @@ func either(kind string, names []string) string {
 func (in *Inspection) compared() (out []sums) {
 	for _, sum := range in.Jobs {
 		if j := in.planned(sum.Job); j.Name != "" && sum.SumsChecked > 0 {
-			s := sums{job: j, checked: sum.SumsChecked, wrong: sum.SumErrors}
+			s := sums{job: j, checked: sum.SumsChecked, wrong: sum.SumErrors, damaged: sum.Damaged}
 			for _, n := range j.Tree {
 				if by, _, ok := grown(in.Counter("job_aggregated_packets", spec.AtSwitch(j.Name, n.Switch)), 0); ok {
 					if s.added == nil {

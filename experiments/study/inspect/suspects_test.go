@@ -18,6 +18,10 @@ func TestSuspects(t *testing.T) {
 		}
 		return sums{job: j, checked: checked, wrong: wrong}
 	}
+	packets := func(s sums, n int64) sums {
+		s.damaged = n
+		return s
+	}
 	adding := func(s sums, n float64) sums {
 		s.added = map[string]float64{"tor1": n}
 		return s
@@ -39,6 +43,8 @@ func TestSuspects(t *testing.T) {
 		{"two at one switch, and a third that is right there", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 10, 1e6, "h3", "tor1"), job("C", 0, 1e6, "h3", "tor1")}, "one cause it is switch tor1, and else worker A/0", "without an error"},
 		{"another is right at the same switch, which adds up little for it", []sums{adding(job("A", 10, 1e6, "h3", "tor1"), 1e4), adding(job("B", 0, 1e6, "h3", "tor1"), 100)}, "it is switch tor1 or worker", "without an error"},
 		{"another is right at the same switch, which adds up as much for it", []sums{adding(job("A", 10, 1e6, "h3", "tor1"), 1e4), adding(job("B", 0, 1e6, "h3", "tor1"), 1e4)}, "carry other jobs without an error", "tor1"},
+		{"another is right at the same switch, and few packets of the first were not", []sums{packets(job("A", 1920, 1e6, "h3", "tor1"), 8), job("B", 0, 5e5, "h3", "tor1")}, "it is switch tor1 or worker", "without an error"},
+		{"another is right at the same switch, and many packets of the first were not", []sums{packets(job("A", 1920, 1e6, "h3", "tor1"), 80), job("B", 0, 5e5, "h3", "tor1")}, "carry other jobs without an error", "tor1"},
 		{"nobody is on its way", []sums{job("A", 10, 1e6, "h3")}, "it is worker A/0 on host h1 or A/1 on host h2 or its PS", "switch"},
 	} {
 		if got := suspects(c.all[0], c.all); !strings.Contains(got, c.says) || c.not != "" && strings.Contains(got, c.not) {
