@@ -99,7 +99,7 @@ func (m Machine) Frames() float64 {
 func (m Machine) String() string {
 	s := fmt.Sprintf("this machine carries about %s packets/s over the cables of an emulated rack", about(m.Frames()))
 	if m.Others > quiet {
-		s += fmt.Sprintf("; others used %.0f %% of its cores meanwhile", 100*m.Others)
+		s += fmt.Sprintf("; others used %.0f %% of its cores meanwhile, so that this is not kept: measure it again when it is idle", 100*m.Others)
 	}
 	return s
 }

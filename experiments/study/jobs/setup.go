@@ -12,6 +12,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 )
 
@@ -84,6 +85,10 @@ func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Invent
 		w.Slots = s.Switch.Slots
 		if s.Switch.SlotsRatio > 0 {
 			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(memory(plan.Jobs[i], inv, aggregators))))
+		}
+		if m := memory(plan.Jobs[i], inv, aggregators); s.Switch.Slots > m && m > 0 {
+			return w, spec.Invalidf("job %s: switch.slots is %d, and a switch that adds up for it has %s: write at most that, or slots_ratio",
+				j.Name, s.Switch.Slots, human.Plural(m, "aggregator"))
 		}
 	}
 	w.RTO = testbed.RTO(&plan.Jobs[i], topo, backlogOf(s, plan, i))
