@@ -59,7 +59,7 @@ type (
 		Rack        string `toml:"rack"`          // of a ToR; default: its name
 		Control     string `toml:"control"`       // host:port of its P4Runtime server or aggregation manager; may hold a range
 		DeviceID    *int64 `toml:"device_id"`     // of P4Runtime; default: Stratum's 1, the SDE's 0, otherwise its number in the file, from 1
-		Aggregators *int   `toml:"aggregators"`   // slots of its aggregator array; 0: no INA here, a plain spine
+		Aggregators *int   `toml:"aggregators"`   // slots of its aggregator array, which is used where hosts are cabled to the switch, as in NetPack: spines forward; 0: no INA here
 		Buffer      *Bytes `toml:"buffer"`        // of each egress port; 0: a default
 		ECN         *Bytes `toml:"ecn"`           // egress queue length above which packets are marked; 0: never
 		GUID        []GUID `toml:"guid,single"`   // node GUID of an InfiniBand switch; a list where the name has a range
