@@ -126,10 +126,11 @@ func (e Expect) hollow(cells []Setting, each []held) string {
 	case "goodput", "wire_rate":
 	case "jain":
 		least = func(c *held) float64 {
-			i := slices.IndexFunc(cells, func(s Setting) bool { return s.Index == c.Index })
-			for _, p := range cells[i].All {
-				if c.Phase < len(p.Phases) && len(p.Phases[c.Phase].Jobs) > 1 {
-					return 1 / float64(len(p.Phases[c.Phase].Jobs))
+			for _, s := range cells {
+				for _, p := range s.All {
+					if s.Index == c.Index && c.Phase < len(p.Phases) && len(p.Phases[c.Phase].Jobs) > 1 {
+						return 1 / float64(len(p.Phases[c.Phase].Jobs))
+					}
 				}
 			}
 			return 0

@@ -127,8 +127,12 @@ func distance(got, said []results.Figure) (worst float64) {
 	busiest := busiest(said)
 	for _, f := range got {
 		p, ok := predicted(said, f.Metric, f.Of)
-		if by := tolerance(p, busiest); ok && by > 0 {
+		switch by := tolerance(p, busiest); {
+		case !ok:
+		case by > 0:
 			worst = max(worst, (math.Abs(f.Value-p.Value)-min(f.Grain, by/2))/by)
+		case f.Metric == "goodput" && f.Value > 0: // of a job that gets nothing
+			worst = math.Inf(1)
 		}
 	}
 	return worst

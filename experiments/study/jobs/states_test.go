@@ -26,6 +26,7 @@ func TestState(t *testing.T) {
 		return out
 	}
 	first, second := draw(100, 100, 1, 0, 300), draw(90, 130, .32, .76, 360)
+	none := draw(0, 200, 0, 1, 400)
 	mean := draw(95, 115, .66, .38, 330)
 	near := draw(97, 115, .66, .38, 330) // within a tolerance of the mean
 	for _, c := range []struct {
@@ -41,6 +42,8 @@ func TestState(t *testing.T) {
 		{"further off than half a tolerance", draw(104, 100, 1, 0, 300), nil},
 		{"between them", draw(95, 115, .66, .38, 300), nil},
 		{"a link that carries more than any", draw(90, 130, .32, .76, 380), nil},
+		{"a job that got something where it gets nothing", draw(50, 200, 0, 1, 400), nil},
+		{"a job that gets nothing", draw(0, 200, 0, 1, 400), none},
 		{"a job that stopped", draw(0, 130, .32, .76, 360), nil},
 	} {
 		ph := &results.Phase{}
@@ -53,7 +56,7 @@ func TestState(t *testing.T) {
 		}
 		other := results.Figure{Metric: "goodput", Of: "A", Value: 200, Kind: results.Predicted, Predictor: "waterfill"}
 		ph.Figures = append(append(ph.Figures, mean...), other)
-		runs := map[*placement.Prediction][]results.Figure{{}: first, {}: second, {}: near}
+		runs := map[*placement.Prediction][]results.Figure{{}: first, {}: second, {}: near, {}: none}
 		var all []*placement.Prediction
 		for p := range runs {
 			all = append(all, p)
@@ -63,7 +66,7 @@ func TestState(t *testing.T) {
 		if held == nil {
 			held = mean
 		}
-		if said := strings.Contains(why, "one of 3 runs"); said != (c.held != nil) {
+		if said := strings.Contains(why, "one of 4 runs"); said != (c.held != nil) {
 			t.Errorf("%s: %q", c.name, why)
 		}
 		if len(ph.Figures) != 2*len(mean)+1 {
