@@ -89,6 +89,8 @@ type JobLog struct {
 	calls        map[Call]bool
 	kinds        map[Call]bool         // of Calls, without process and communicator
 	chosen       map[Algorithm]int     // of Algorithms, without line and count
+	choices      map[choiceOf]int      // lines that say so
+	latest       map[string]Call       // of each process that has a message, what it began last
 	reduced      map[Communicator]*sum // by rank: Nodes is 0
 }
 
