@@ -172,7 +172,8 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	for _, a := range known {
 		largest = max(largest, a.Bytes)
 	}
-	through, around := 0.0, max(silent, float64(l.Unreadable)*float64(largest)) // lines that are lacking may be those
+	unread := float64(l.Unreadable) * float64(largest)
+	through, around := 0.0, max(silent, unread) // lines that are lacking may be those
 	var others []Algorithm
 	for _, a := range known {
 		switch size := float64(a.Bytes) * float64(a.Count); {
@@ -207,11 +208,14 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if l.Unreadable > 0 && len(calls) == 0 {
 		return verdict{results.Inconclusive, "lines that cannot be read may be of longer vectors, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how long these are"}
 	}
-	if len(l.Calls) > 0 && called == 0 {
+	switch {
+	case len(l.Calls) > 0 && called == 0:
 		return verdict{results.Inconclusive, "the log has calls, and none of an all-reduce between hosts"}
+	case called > 0 && called < e.Longest:
+		return verdict{results.Inconclusive, fmt.Sprintf("the log has calls, and none of an all-reduce of %d bytes", e.Longest)}
 	}
 	part := through / (through + around)
-	if !(part >= mostly) && silent > 0 {
+	if !(part >= mostly) && silent > unread {
 		return verdict{results.Inconclusive, fmt.Sprintf("of %.0f %% of the bytes that were all-reduced no line says which algorithm NCCL chose, and %.0f %% went through switches", 100*silent/(through+around), 100*part)}
 	}
 	if !(part >= mostly) {

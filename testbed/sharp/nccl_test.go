@@ -302,6 +302,8 @@ func TestLacking(t *testing.T) {
 			{"calls of a single rank, and between hosts without a choice", every(head + single + calls(comm, 45)), nil, results.Inconclusive, "no line says which algorithm"},
 			{"calls of a single rank without a choice, and between hosts", head + chosen.ReplaceAllString(single, "") + reduce(comm, mebi, direct, 45), nil, results.Pass, "COLLNET_DIRECT"},
 			{"short vectors, where figures are of long ones", head + reduce(comm, 1<<10, direct, 45), measured(1 << 20), results.Inconclusive, "no line says which algorithm NCCL chose for all-reduces of 1048576 bytes"},
+			{"short calls, where figures are of long ones", head + calls(comm, 4) + called.ReplaceAllString(reduce(comm, 4*mebi, direct, 1), ""), measured(4 << 20), results.Inconclusive, "all-reduce"},
+			{"calls of other collectives alone", head + strings.ReplaceAll(reduce(comm, mebi, direct, 45), "AllReduce: opCount", "Broadcast: opCount"), nil, results.Inconclusive, "all-reduce"},
 			{"a long one that nobody called", head + reduce(comm, mebi, ring, 45) + called.ReplaceAllString(huge, ""), nil, results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes"},
 			{"a long one that nobody called, beside short ones", head + calls(comm, 45) + reduce(comm, mebi, direct, 5) + called.ReplaceAllString(huge, ""), nil, results.Inconclusive, "of 89 %"},
 			{"a long one that no figure is of", head + reduce(comm, mebi, ring, 45) + huge, measured(1 << 20), results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes"},
