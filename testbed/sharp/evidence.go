@@ -53,8 +53,8 @@ const mostly = 0.9
 // and NCCL chose an algorithm that goes over the tree for the largest all-reduces and 90 % of all
 // bytes that a process reduces between hosts, or hosts sent no more than aggregation lets them. It
 // fails with results.CodeFallback if one of these speaks against it. It is undecided with
-// results.CodeUnproven if none does, but the log cannot say what NCCL chose and traffic does not
-// prove it.
+// results.CodeUnproven if none does, but the log cannot say what NCCL chose, for calls enough, for the
+// longest vectors that figures are of, by which version and on each host, and traffic does not prove it.
 //
 // The second, where a quota was asked for, fails with results.CodeGranted if a tree came with less.
 func (e *Evidence) Findings(job string) []results.Finding {
@@ -228,13 +228,13 @@ func (e *Evidence) tuned(say func(string)) verdict {
 		return verdict{results.Inconclusive, fmt.Sprintf("%d of %d hosts have lines of NCCL in the log: what the others were refused is not known", heard, hosts)}
 	}
 	if len(l.Versions) == 0 {
-		return verdict{results.Inconclusive, "its lines alone do not prove which version of NCCL it is"}
+		return verdict{results.Inconclusive, "no line names the version of NCCL, and lines alone do not prove which it is"}
 	}
 	return verdict{results.Pass, ""}
 }
 
-// answered are those of NCCL's choices for all-reduces between hosts that belong to calls, and those that speak against
-// switches; and silent is in how many bytes of calls there is no choice. Without calls one cannot tell, and all belong.
+// answered returns those of NCCL's choices for all-reduces between hosts that belong to calls or speak against switches, and
+// how many bytes calls have for which there is no choice. Where the log has no calls, all choices are taken to belong.
 func (l *JobLog) answered(chosen []Algorithm) (known []Algorithm, silent float64) {
 	called, leads := l.called()
 	if len(called) == 0 {
@@ -246,39 +246,39 @@ func (l *JobLog) answered(chosen []Algorithm) (known []Algorithm, silent float64
 			lines[of.choice] += n
 		}
 	}
-	answers := map[int64]int{}
-	count := func(a *Algorithm) int {
-		of := *a
-		of.Line, of.Count = 0, 0
-		return lines[of]
+	count := func(a Algorithm) int {
+		a.Line, a.Count = 0, 0
+		return lines[a]
 	}
+	answers := map[int64]int{}
 	for _, a := range chosen {
-		answers[a.Bytes] += count(&a)
+		answers[a.Bytes] += count(a)
 	}
 	for bytes, n := range called {
 		silent += float64(bytes) * float64(max(0, n-answers[bytes]))
 	}
 	for _, a := range chosen {
-		n := count(&a)
-		if called[a.Bytes] == 0 && a.sums() { // of a group, as long as its calls together
+		n := count(a)
+		switch {
+		case called[a.Bytes] > 0:
+		case a.sums(): // of a group: no longer than calls without a choice
 			n = min(n, int(silent/float64(max(1, a.Bytes))))
 			silent -= float64(n) * float64(a.Bytes)
-		} else if called[a.Bytes] == 0 {
+		default:
 			n = 0
 		}
-		switch {
-		case n > 0:
+		if n > 0 {
 			a.Count = n
-			known = append(known, a)
-		case !a.inNetwork():
+		}
+		if n > 0 || !a.inNetwork() {
 			known = append(known, a)
 		}
 	}
 	return known, silent
 }
 
-// called is how often all-reduces between hosts of each size were called, as far as rank 0 of a communicator says so, which
-// says what NCCL chose, too; at least as often as any process did that may be that. Leads are the processes that may be.
+// called returns how often all-reduces of each size were called between hosts, once for all ranks of a communicator: by rank 0,
+// which logs what NCCL chose; where nothing says which process that is, by whichever calls most. Leads may be rank 0 of one.
 func (l *JobLog) called() (called map[int64]int, leads map[string]bool) {
 	zero, nodes := map[Communicator]bool{}, l.nodes() // whether the process is rank 0 of it
 	called, leads = map[int64]int{}, map[string]bool{}

@@ -256,7 +256,7 @@ func (l *JobLog) message(level, process, text string) {
 	}
 	switch {
 	case strings.Contains(text, choice):
-		// Behind a call of a single rank it is none of NCCL, which chooses nothing for that and has its process before each message.
+		// NCCL has its process before each message, and chooses nothing for a single rank.
 		a, ok := algorithm(level, text)
 		last := l.latest[process]
 		single := last.Ranks == 1 && last.Bytes == a.Bytes && (a.Collective == "" || a.Collective == last.Collective)
