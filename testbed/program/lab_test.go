@@ -118,6 +118,9 @@ func allReducePerf(_ context.Context, _ io.Reader, stdout io.Writer) error {
 	calls := 2*(*iterations+1) + 10
 	for i := range calls {
 		info("AllReduce: opCount %x sendbuff 0x7f00 recvbuff 0x7f80 count %d datatype 7 op 0 root 0 comm 0x55d0 [nranks=%d] stream 0x55d8", i, *to/4, n)
+		if rank == 0 && algorithm != "" {
+			info("AllReduce: %d Bytes -> Algo %s proto SIMPLE channel{Lo..Hi}={0..3}", *to, algorithm)
+		}
 	}
 	reduced := calls * *to
 	if err := send(*peers, rank, n, int(factor*float64(reduced))); err != nil {
@@ -125,9 +128,6 @@ func allReducePerf(_ context.Context, _ io.Reader, stdout io.Writer) error {
 	}
 	if rank != 0 {
 		return nil
-	}
-	if algorithm != "" {
-		info("AllReduce: %d Bytes -> Algo %s proto SIMPLE channel{Lo..Hi}={0..3}", *to, algorithm)
 	}
 	wrong, verdict := 0, "OK"
 	if *as == "wrong" {

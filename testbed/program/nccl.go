@@ -215,6 +215,7 @@ func (r *Reading) ncclRows(rows []ncclRow, iters int) {
 			r.note("%s: not a number, left out", of)
 			continue
 		}
+		r.Longest = max(r.Longest, row.size)
 		r.add("latency", of, row.time, max(2, iters))
 		r.add("algbw", of, row.algbw, max(2, iters))
 		r.add("busbw", of, row.busbw, max(2, iters))

@@ -49,6 +49,8 @@ type Reading struct {
 	Notes   []string // what was converted, or is odd
 	// arrived is the counter behind goodput, of one flow; nil: there is none.
 	arrived *results.Series
+	// Longest is the size of the longest vectors that figures of nccl-tests are of, bytes; 0: of others.
+	Longest int64
 	// Wrong is what the program found wrong with its own results, empty: nothing.
 	Wrong string
 	over  bool // there were more figures than are kept

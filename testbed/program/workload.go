@@ -300,6 +300,7 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 			all.note("%s", n)
 		}
 		all.Wrong = cmp.Or(all.Wrong, r.Wrong)
+		all.Longest = max(all.Longest, r.Longest)
 		return nil
 	}
 	server := func(part string) (text []byte) {

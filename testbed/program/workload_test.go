@@ -2,6 +2,7 @@ package program
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,21 @@ func TestReduced(t *testing.T) {
 	}
 	if got, _ := (&Workload{Kind: Exec}).Reduced(); got != 0 {
 		t.Errorf("of another program: %v bytes", got)
+	}
+}
+
+// The longest vectors of a table, text or JSON.
+func TestLongest(t *testing.T) {
+	for file, want := range map[string]int64{"nccl-new.txt": 512 << 20, "nccl.json": 1 << 20} {
+		text, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := Workload{Name: "A", Kind: NCCL, JSON: strings.HasSuffix(file, ".json")}
+		r, err := w.Read([]Output{{Stdout: text, Written: text}})
+		if err != nil || r.Longest != want {
+			t.Errorf("%s: %v bytes, want %v; %v", file, r.Longest, want, err)
+		}
 	}
 }
 

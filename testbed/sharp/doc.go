@@ -36,7 +36,7 @@
 //
 // Sources: release notes and manuals of NVIDIA SHARP 3.x, HPC-X 2.x and UFM Enterprise 6.x
 // (docs.nvidia.com/networking), github.com/Mellanox/nccl-rdma-sharp-plugins (source, and
-// issue 151), github.com/NVIDIA/nccl (source at its tags v2.18.1-1 to v2.30.7-1; issues 1219,
-// 1292, 1460), github.com/NVIDIA/nccl-tests (issue 311). They are what was published at some version, and a lab may run another: what
-// is not known is kept as it is, never refused.
+// issue 151), github.com/aistabci/abci-docs (a log of an older library),
+// github.com/NVIDIA/nccl (source at its tags v2.18.1-1 to v2.30.7-1; issues 1219, 1292, 1460), github.com/NVIDIA/nccl-tests (issue 311).
+// They are what was published at some version, and a lab may run another: what is not known is kept as it is, never refused.
 package sharp

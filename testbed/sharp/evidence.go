@@ -16,6 +16,8 @@ type Evidence struct {
 	Asked Quota
 	Ranks int // n
 	Hosts int // that the ranks are on; 0: one each
+	// Longest is the size of the longest vectors that figures are of, bytes; 0: not known.
+	Longest int64
 
 	// Sent is what each of the hosts sent through all its NICs while the job ran, and Reduced
 	// what was all-reduced in all, bytes: a host sends S where switches add up, and 2S(n-1)/n
@@ -51,8 +53,8 @@ const mostly = 0.9
 // and NCCL chose an algorithm that goes over the tree for the largest all-reduces and 90 % of all
 // bytes that a process reduces between hosts, or hosts sent no more than aggregation lets them. It
 // fails with results.CodeFallback if one of these speaks against it. It is undecided with
-// results.CodeUnproven if none does, but the log cannot say what NCCL chose and traffic does not
-// prove it.
+// results.CodeUnproven if none does, but the log cannot say what NCCL chose, for calls enough, for the
+// longest vectors that figures are of, by which version and on each host, and traffic does not prove it.
 //
 // The second, where a quota was asked for, fails with results.CodeGranted if a tree came with less.
 func (e *Evidence) Findings(job string) []results.Finding {
@@ -127,7 +129,7 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	lines, version, why := l.reading()
 	say(version)
 	if l.Unreadable > 0 {
-		say(fmt.Sprintf("%d lines that say what NCCL chose cannot be read", l.Unreadable))
+		say(fmt.Sprintf("%d lines that say what NCCL chose cannot be read, are of no process, or follow a call of a single rank", l.Unreadable))
 	}
 	if why != "" {
 		return verdict{results.Inconclusive, why}
@@ -165,8 +167,13 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	default:
 		return verdict{results.Inconclusive, fmt.Sprintf("NCCL chose %s, and no line says which of these were all-reduces between hosts (NCCL_DEBUG_SUBSYS=INIT,COLL,TUNING)", listed(all))}
 	}
-	largest := slices.MaxFunc(known, func(a, b Algorithm) int { return cmp.Compare(a.Bytes, b.Bytes) }).Bytes
-	through, around := 0.0, float64(l.Unreadable)*float64(largest)
+	known, silent := l.answered(known)
+	largest := int64(0)
+	for _, a := range known {
+		largest = max(largest, a.Bytes)
+	}
+	unread := float64(l.Unreadable) * float64(largest)
+	through, around := 0.0, max(silent, unread) // lines that are lacking may be those
 	var others []Algorithm
 	for _, a := range known {
 		switch size := float64(a.Bytes) * float64(a.Count); {
@@ -176,7 +183,7 @@ func (e *Evidence) tuned(say func(string)) verdict {
 				say(fmt.Sprintf("NCCL chose %s for %d bytes", a.Name, a.Bytes))
 			}
 			continue
-		case a.Bytes == largest:
+		case a.Bytes == largest || a.Bytes == e.Longest:
 			return verdict{results.Fail, fmt.Sprintf("NCCL chose %s for all-reduces of %d bytes (line %d of the log), whatever was granted", a.Name, a.Bytes, a.Line)}
 		default:
 			around += size
@@ -192,8 +199,8 @@ func (e *Evidence) tuned(say func(string)) verdict {
 			called = max(called, n)
 		}
 	}
-	if called > largest {
-		return verdict{results.Inconclusive, fmt.Sprintf("no line says which algorithm NCCL chose for all-reduces of %d bytes", called)}
+	if longest := max(called, e.Longest); longest > largest {
+		return verdict{results.Inconclusive, fmt.Sprintf("no line says which algorithm NCCL chose for all-reduces of %d bytes", longest)}
 	}
 	if called == 0 && !named(lines) {
 		return verdict{results.Inconclusive, "no line says of which collective NCCL chose an algorithm, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) of all-reduces between hosts"}
@@ -201,14 +208,114 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if l.Unreadable > 0 && len(calls) == 0 {
 		return verdict{results.Inconclusive, "lines that cannot be read may be of longer vectors, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how long these are"}
 	}
+	switch {
+	case len(l.Calls) > 0 && called == 0:
+		return verdict{results.Inconclusive, "the log has calls, and none of an all-reduce between hosts"}
+	case called > 0 && called < e.Longest:
+		return verdict{results.Inconclusive, fmt.Sprintf("the log has calls, and none of an all-reduce of %d bytes", e.Longest)}
+	}
 	part := through / (through + around)
+	if !(part >= mostly) && silent > unread {
+		return verdict{results.Inconclusive, fmt.Sprintf("of %.0f %% of the bytes that were all-reduced no line says which algorithm NCCL chose, and %.0f %% went through switches", 100*silent/(through+around), 100*part)}
+	}
 	if !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("%.0f %% of the bytes that were all-reduced went through switches, as far as the log tells: figures are of a mixture", 100*part)}
 	}
 	if part *= l.allReducedPart(lines, through+around, e.Ranks); !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("all-reduces through switches are %.2g %% of the bytes that were reduced between hosts: nothing says that switches added up the others (ReduceScatter, Reduce)", 100*part)}
 	}
+	if heard, hosts := l.hosts(), cmp.Or(e.Hosts, e.Ranks); heard < hosts && len(l.latest) < e.Ranks {
+		return verdict{results.Inconclusive, fmt.Sprintf("%d of %d hosts have lines of NCCL in the log: what the others were refused is not known", heard, hosts)}
+	}
+	if len(l.Versions) == 0 {
+		return verdict{results.Inconclusive, "no line names the version of NCCL, and lines alone do not prove which it is"}
+	}
 	return verdict{results.Pass, ""}
+}
+
+// answered returns those of NCCL's choices for all-reduces between hosts that belong to calls or speak against switches, and
+// how many bytes calls have for which there is no choice. Where the log has no calls, all choices are taken to belong.
+func (l *JobLog) answered(chosen []Algorithm) (known []Algorithm, silent float64) {
+	called, leads := l.called()
+	if len(called) == 0 {
+		return chosen, 0
+	}
+	lines := map[Algorithm]int{}
+	for of, n := range l.choices {
+		if leads[of.process] {
+			lines[of.choice] += n
+		}
+	}
+	count := func(a Algorithm) int {
+		a.Line, a.Count = 0, 0
+		return lines[a]
+	}
+	answers := map[int64]int{}
+	for _, a := range chosen {
+		answers[a.Bytes] += count(a)
+	}
+	for bytes, n := range called {
+		silent += float64(bytes) * float64(max(0, n-answers[bytes]))
+	}
+	for _, a := range chosen {
+		n := count(a)
+		switch {
+		case called[a.Bytes] > 0:
+		case a.sums(): // of a group: no longer than calls without a choice
+			n = min(n, int(silent/float64(max(1, a.Bytes))))
+			silent -= float64(n) * float64(a.Bytes)
+		default:
+			n = 0
+		}
+		if n > 0 {
+			a.Count = n
+		}
+		if n > 0 || !a.inNetwork() {
+			known = append(known, a)
+		}
+	}
+	return known, silent
+}
+
+// called returns how often all-reduces of each size were called between hosts, once for all ranks of a communicator: by rank 0,
+// which logs what NCCL chose; where nothing says which process that is, by whichever calls most. Leads may be rank 0 of one.
+func (l *JobLog) called() (called map[int64]int, leads map[string]bool) {
+	zero, nodes := map[Communicator]bool{}, l.nodes() // whether the process is rank 0 of it
+	called, leads = map[int64]int{}, map[string]bool{}
+	for p := range l.latest {
+		leads[p] = true
+	}
+	for _, c := range l.Communicators {
+		if of := c.asCalled(); c.Ranks > 1 {
+			zero[of] = zero[of] || c.Rank == 0
+			leads[c.Process] = false
+		}
+	}
+	for of, first := range zero {
+		leads[of.Process] = leads[of.Process] || first
+	}
+	processes := map[string]map[int64]int{}
+	for of, s := range l.reduced {
+		first, known := zero[of]
+		if of.Ranks == 1 || nodes[of] == 1 || known && !first {
+			continue
+		}
+		if processes[of.Process] == nil {
+			processes[of.Process] = map[int64]int{}
+		}
+		for bytes, n := range s.sizes {
+			processes[of.Process][bytes] += n
+			if first {
+				called[bytes] += n
+			}
+		}
+	}
+	for _, sizes := range processes {
+		for bytes, n := range sizes {
+			called[bytes] = max(called[bytes], n)
+		}
+	}
+	return called, leads
 }
 
 // allReducedPart is which part of the bytes that were reduced between hosts all-reduces are, besides other collectives that
@@ -290,6 +397,16 @@ func (l *JobLog) throughSwitches(lines []Algorithm, nodes map[Communicator]int) 
 	return through
 }
 
+// hosts are how many have a message of NCCL, by the names that they give themselves.
+func (l *JobLog) hosts() int {
+	hosts := map[string]bool{}
+	for process := range l.latest {
+		host, _, _ := strings.Cut(process, ":")
+		hosts[host] = true
+	}
+	return len(hosts)
+}
+
 // listed is a few of what NCCL chose.
 func listed(as []Algorithm) string {
 	var out []string
@@ -307,7 +424,7 @@ type where struct{ within, between bool } // a node; nodes, or one cannot tell
 func (l *JobLog) nodes() map[Communicator]int {
 	nodes := map[Communicator]int{}
 	for _, c := range l.Communicators {
-		of := Communicator{Process: c.Process, Comm: c.Comm, Ranks: c.Ranks}
+		of := c.asCalled()
 		nodes[of] = max(nodes[of], c.Nodes)
 	}
 	return nodes

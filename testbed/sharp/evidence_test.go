@@ -10,6 +10,9 @@ import (
 // evidence is a log with a line after the other.
 func evidence(lines ...string) Evidence {
 	l := &JobLog{}
+	if len(lines) > 0 {
+		lines = append(lines[:len(lines):len(lines)], strings.Split(others, "\n")...)
+	}
 	for _, line := range lines {
 		l.Line(line)
 	}
@@ -17,18 +20,19 @@ func evidence(lines ...string) Evidence {
 }
 
 const (
+	newText    = "NCCL version 2.27.7+cuda12.9"
 	askedText  = "INFO job (ID: 41) resource request quota: ( osts:0 user_data_per_ost:0 max_groups:0 max_qps:1 max_group_channels:1, num_trees:1)"
 	lltText    = "INFO sharp_job_id:41   resv_key: tree_type:LLT tree_idx:0  treeID:18 caps:0x5 quota:(osts:16 user_data_per_ost:1024 max_groups:16 max_qps:1 max_group_channels:1)"
 	satText    = "INFO sharp_job_id:41    tree_type:SAT tree_idx:1  treeID:64 caps:0x16"
 	groupText  = "INFO [group#:0] job_id:41 group id:0 tree idx:1 tree_type:SAT rail_idx:0 group size:4 quota: (osts:8 user_data_per_ost:1024) mgid: (subnet prefix:0x0 interface id:0x0) mlid:0"
-	collnet    = "NCCL INFO AllReduce: 1048576 Bytes -> Algo COLLNET_DIRECT proto SIMPLE channel{Lo..Hi}={0..3}"
-	called     = "NCCL INFO AllReduce: opCount 0 sendbuff 0x7 recvbuff 0x7 count 250000 datatype 7 op 0 root 0 comm 0x5 [nranks=4] stream 0x1"
+	collnet    = "n1:7:7 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo COLLNET_DIRECT proto SIMPLE channel{Lo..Hi}={0..3}"
+	called     = "n1:7:7 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7 recvbuff 0x7 count 250000 datatype 7 op 0 root 0 comm 0x5 [nranks=4] stream 0x1"
 	lockedText = "ERROR Failed to lock SAT tree(ID:0x40 ret:0x4)"
 )
 
 // What is proof, and what only looks like it.
 func TestEvidence(t *testing.T) {
-	proven := []string{askedText, lltText, satText, groupText}
+	proven := []string{newText, askedText, lltText, satText, groupText}
 	tuned := func(lines ...string) []string { return append(append([]string(nil), proven...), lines...) }
 	for _, test := range []struct {
 		name  string
@@ -46,8 +50,8 @@ func TestEvidence(t *testing.T) {
 		{"another type of tree", []string{lltText, groupText, collnet}, nil, false, results.Fail, "no tree of type SAT"},
 		{"a tree that nobody uses", []string{satText, collnet}, nil, false, results.Fail, "no communicator uses it"},
 		{"a lock that was refused", tuned(collnet, lockedText), nil, false, results.Fail, "lock of the tree refused"},
-		{"Ring", tuned("NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}"), nil, false, results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes (line 5"},
-		{"NVLink's switches, and a tree of hosts", tuned("NCCL INFO AllReduce: 1048576 Bytes -> Algo NVLS_TREE proto SIMPLE channel{Lo..Hi}={0..3}"), nil, false, results.Fail, "NCCL chose NVLS_TREE"},
+		{"Ring", tuned("n1:7:7 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}"), nil, false, results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes (line 6"},
+		{"NVLink's switches, and a tree of hosts", tuned("n1:7:7 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo NVLS_TREE proto SIMPLE channel{Lo..Hi}={0..3}"), nil, false, results.Fail, "NCCL chose NVLS_TREE"},
 		{"each vector sent once", tuned(called), []float64{1.01e6, 1.04e6, 1.01e6, 1.02e6}, true, results.Pass, "1.04 times"},
 		{"as around a ring", tuned(collnet), []float64{1.01e6, 1.5e6, 1.01e6, 1.01e6}, false, results.Fail, "around a ring 1.50"},
 		{"counters of something else", tuned(collnet), []float64{12, 12, 12, 12}, false, results.Pass, "do not see"},

@@ -26,7 +26,7 @@ type Asked struct {
 
 // Tree is a tree that the manager granted a job.
 type Tree struct {
-	Job         uint64 // the manager's id
+	Job         uint64 // the manager's id; 0: the line does not say
 	Reservation string // empty: none
 	Type        TreeType
 	Index       int    // of the job's trees
@@ -89,6 +89,8 @@ type JobLog struct {
 	calls        map[Call]bool
 	kinds        map[Call]bool         // of Calls, without process and communicator
 	chosen       map[Algorithm]int     // of Algorithms, without line and count
+	choices      map[choiceOf]int      // lines that say so
+	latest       map[string]Call       // of each process that has a message, what it began last
 	reduced      map[Communicator]*sum // by rank: Nodes is 0
 }
 
@@ -97,6 +99,7 @@ type JobLog struct {
 var (
 	askedLine  = regexp.MustCompile(`job \(ID: (\d+)\) resource request quota: ?\(([^)]*)\)`)
 	treeLine   = regexp.MustCompile(`sharp_job_id:(\d+)\s+(?:resv_key:(\S*)\s+)?tree_type:(\w+)\s+tree_idx:(\d+)\s+treeID:(\w+)(?:\s+caps:((?:0x)?[0-9a-fA-F]+))?(?:\s+quota: ?\(([^)]*)\))?`)
+	oldTree    = regexp.MustCompile(`tree_info: type:(\w+) tree idx:(\d+) treeID:(\w+)(?: caps:((?:0x)?[0-9a-fA-F]+))?(?: quota: ?\(([^)]*)\))?`)
 	groupLine  = regexp.MustCompile(`\[group#:(\d+)\] job_id:(\d+) group id:(\w+) tree idx:(\d+) tree_type:(\w+) rail_idx:(\d+) group size:(\d+) quota: ?\(([^)]*)\)`)
 	rankLine   = regexp.MustCompile(`SHARP rank (\d+)/(\d+) initialized on (\S+)`)
 	initLine   = regexp.MustCompile(`SHARP coll init error: .*?(?:\((-?\d+)\).*|$)`)
@@ -122,7 +125,7 @@ func (l *JobLog) Line(text string) bool {
 		if strings.Contains(part, "NCCL") || strings.Contains(part, "nccl-library=") || strings.Contains(part, headless) {
 			l.nccl(part)
 		}
-		if strings.Contains(part, "job") || strings.Contains(part, "SHARP") || strings.Contains(part, "ree lock") || strings.Contains(part, "SAT tree") {
+		if strings.Contains(part, "job") || strings.Contains(part, "SHARP") || strings.Contains(part, "ree lock") || strings.Contains(part, "SAT tree") || strings.Contains(part, "tree_info") {
 			l.library(part)
 		}
 	}
@@ -143,6 +146,13 @@ func (l *JobLog) library(text string) {
 		capsOK := true // it decides nothing
 		t.Caps = parseNumber(m[6], &capsOK)
 		t.Quota, _ = parseQuota(m[7], &ok)
+		keep(l, &l.Trees, t, ok)
+	}
+	for _, m := range oldTree.FindAllStringSubmatch(text, -1) { // without the job
+		ok, capsOK := true, true
+		t := Tree{Type: TreeType(m[1]), Index: parseInt(m[2], &ok), ID: parseTreeID(m[3], &ok)}
+		t.Caps = parseNumber(m[4], &capsOK)
+		t.Quota, _ = parseQuota(m[5], &ok)
 		keep(l, &l.Trees, t, ok)
 	}
 	for _, m := range groupLine.FindAllStringSubmatch(text, -1) {

@@ -43,6 +43,7 @@ func TestReadJobLog(t *testing.T) {
 
 const (
 	treeLine    = "INFO sharp_job_id:41   resv_key: tree_type:LLT tree_idx:0  treeID:18 caps:0x5 quota:(osts:167 user_data_per_ost:1024 max_groups:167 max_qps:1 max_group_channels:1)\n"
+	oldTreeLine = "[a0000:0:2916721 - context.c:759] INFO tree_info: type:LLT tree idx:0 treeID:0x0 caps:0x6 quota: ( osts:167 user_data_per_ost:1024 max_groups:167 max_qps:1 max_group_channels:1)\n"
 	groupLine   = "INFO [group#:0] job_id:41 group id:0 tree idx:0 tree_type:LLT rail_idx:0 group size:1 quota: (osts:8 user_data_per_ost:1024) mgid: (subnet prefix:0x0 interface id:0x0) mlid:0\n"
 	askedLine   = "INFO job (ID: 7) resource request quota: ( osts:0 user_data_per_ost:0 max_groups:0 max_qps:1 max_group_channels:1, num_trees:1)\n"
 	refusedLock = "ERROR Failed to lock SAT tree(ID:0x40 ret:0x4)\n"
@@ -60,6 +61,9 @@ func TestProof(t *testing.T) {
 	}{
 		{"granted and used", treeLine + groupLine, "", nil, 0},
 		{"granted and used by a channel", treeLine + "CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA\n", "", nil, 0},
+		{"granted by an old library, and used by a channel", oldTreeLine + "CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA\n", sharp.LLT, nil, 0},
+		{"granted by an old library, not used", oldTreeLine, "", sharp.ErrNotProven, 0},
+		{"granted by an old library, the other type", oldTreeLine + groupLine, sharp.SAT, sharp.ErrNotProven, 0},
 		{"the other type", treeLine + groupLine, sharp.SAT, sharp.ErrNotProven, 0},
 		{"empty", "", "", sharp.ErrNotProven, 0},
 		{"asked only", askedLine, "", sharp.ErrNotProven, 0},
@@ -95,7 +99,7 @@ func TestProof(t *testing.T) {
 // FuzzJobLog: nothing in a log makes the reader fail, and what it reads can be written as
 // the library would, and read again.
 func FuzzJobLog(f *testing.F) {
-	for _, line := range []string{treeLine, groupLine, askedLine, refusedJob, refusedLock, refusedSAT, "SHARP rank 0/2 initialized on mlx5_5:1",
+	for _, line := range []string{treeLine, oldTreeLine, groupLine, askedLine, refusedJob, refusedLock, refusedSAT, "SHARP rank 0/2 initialized on mlx5_5:1",
 		"NCCL version 2.21.5+cuda12.4", "n1:7:7 [0] NCCL INFO comm 0x5 rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0",
 		"n1:7:7 [0] NCCL INFO AllReduce: 8 Bytes -> Algo 1 proto 2 time 80.1", "n1:7:7 [0] NCCL INFO AllReduce: 8 Bytes -> Algo COLLNET_DIRECT proto SIMPLE channel{Lo..Hi}={0..3}"} {
 		f.Add(line)

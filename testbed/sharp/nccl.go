@@ -39,6 +39,9 @@ const (
 
 // A grammar is what the versions from a first to a last one write. Patch levels agree.
 //
+// Rank 0 of a communicator writes it once for each call; to 2.23, once for what calls of a group
+// and of one kind have together. Behind NCCL TRACE every rank does.
+//
 // Source: the format strings at the tags of github.com/NVIDIA/nccl, src/enqueue.cc
 // (topoGetAlgoInfo to v2.23.4-1, scheduleCollTasksToPlan from v2.24.3-1) and, of symmetric
 // kernels, src/enqueue.cc at v2.27.3-1 and src/scheduler/symmetric_sched.cc from v2.28.3-1.
@@ -109,6 +112,9 @@ func (a Algorithm) reduces(ranks int) float64 {
 	return float64(a.Bytes)
 }
 
+// sums says whether the line may be of calls of a group together.
+func (a Algorithm) sums() bool { return a.form == byNumber || a.form == byBoth || a.form == byTrace }
+
 // saysWhole says whether lines are of a version that says what a ReduceScatter takes of a rank, and not what a rank gets.
 func saysWhole(lines []Algorithm) bool {
 	return slices.ContainsFunc(lines, func(a Algorithm) bool { return a.form == byBoth })
@@ -138,7 +144,7 @@ type Call struct {
 // kind is a call without process and communicator.
 func (c Call) kind() Call { return Call{Collective: c.Collective, Bytes: c.Bytes, Ranks: c.Ranks} }
 
-// communicator is that of a call, as far as the call tells: Nodes is 0.
+// communicator is that of a call, as far as the call tells: Rank and Nodes are 0.
 func (c Call) communicator() Communicator {
 	return Communicator{Process: c.Process, Comm: c.Comm, Ranks: c.Ranks}
 }
@@ -170,19 +176,25 @@ func (c Call) said(whole bool) said {
 type Communicator struct {
 	Process, Comm string
 	Ranks, Nodes  int
+	Rank          int // that of the process, where Nodes is not 0
+}
+
+// asCalled is the communicator as its calls name it.
+func (c Communicator) asCalled() Communicator {
+	return Communicator{Process: c.Process, Comm: c.Comm, Ranks: c.Ranks}
 }
 
 var (
 	escapes     = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])`)
 	level       = regexp.MustCompile(`NCCL (INFO|WARN|TRACE) `)
-	process     = regexp.MustCompile(`([^\s:]+:\d+):\d+ (?:\[-?\d+\] )?$`)
+	process     = regexp.MustCompile(`([^\s:]+:\d+):\d+ (?:\[-?\d+\] )?(?:[\d.]+ )?(?:\S+:\d+ )?$`)
 	versionText = regexp.MustCompile(`NCCL version (\d{1,2})\.(\d{1,2})\.(\d{1,2})`)
 	libraryText = regexp.MustCompile(`nccl-library=(\d{4,6})\b`)
 	numberLine  = regexp.MustCompile(`^(?:(\w+): )?(\d+) Bytes -> Algo (\d) proto \d time \d`)
 	nameLine    = regexp.MustCompile(`^(\w+): (\d+) Bytes -> Algo ([A-Z]\w*) proto \w+ channel\{Lo\.\.Hi\}=\{\d+\.\.\d+\}`)
 	kernelLine  = regexp.MustCompile(`^(\w+) \[Symmetric\]: (\d+) Bytes -> Kernel \w+ nchannels \d`)
 	callLine    = regexp.MustCompile(`^(\w+): opCount ([0-9a-f]{1,16}) sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) op \d+ root \d+ comm (\S+) \[nranks=(\d+)\]`)
-	nodesLine   = regexp.MustCompile(`^comm (\S+) rank \d+ nRanks (\d+) nNodes (\d+) localRanks`)
+	nodesLine   = regexp.MustCompile(`^comm (\S+) rank (\d+) nRanks (\d+) nNodes (\d+) localRanks`)
 	insteadLine = regexp.MustCompile(`^Cannot initialize CollNet, using point-to-point network instead`)
 )
 
@@ -236,10 +248,20 @@ func (l *JobLog) nccl(text string) {
 func (l *JobLog) message(level, process, text string) {
 	l.Messages++
 	l.facts++
+	if l.latest == nil {
+		l.latest = map[string]Call{}
+	}
+	if _, heard := l.latest[process]; !heard && process != "" && len(l.latest) < mostCalls {
+		l.latest[process] = Call{}
+	}
 	switch {
 	case strings.Contains(text, choice):
-		if a, ok := algorithm(level, text); ok {
-			l.algorithm(a)
+		// NCCL has its process before each message, and chooses nothing for a single rank.
+		a, ok := algorithm(level, text)
+		last := l.latest[process]
+		single := last.Ranks == 1 && last.Bytes == a.Bytes && (a.Collective == "" || a.Collective == last.Collective)
+		if ok && process != "" && !single {
+			l.algorithm(process, a)
 		} else {
 			l.lose()
 		}
@@ -252,7 +274,7 @@ func (l *JobLog) message(level, process, text string) {
 	case strings.HasPrefix(text, "comm "):
 		if m := nodesLine.FindStringSubmatch(text); m != nil {
 			ok := true
-			c := Communicator{Process: process, Comm: m[1], Ranks: parseInt(m[2], &ok), Nodes: parseInt(m[3], &ok)}
+			c := Communicator{Process: process, Comm: m[1], Rank: parseInt(m[2], &ok), Ranks: parseInt(m[3], &ok), Nodes: parseInt(m[4], &ok)}
 			switch {
 			case !ok:
 			case len(l.Communicators) < mostCalls:
@@ -301,7 +323,14 @@ func parseBytes(s string) (int64, bool) {
 	return n, err == nil
 }
 
-func (l *JobLog) algorithm(a Algorithm) {
+func (l *JobLog) algorithm(process string, a Algorithm) {
+	of := choiceOf{process, a}
+	if n, seen := l.choices[of]; seen || len(l.choices) < mostCalls {
+		if l.choices == nil {
+			l.choices = map[choiceOf]int{}
+		}
+		l.choices[of] = n + 1
+	}
 	i, known := l.chosen[a]
 	switch {
 	case known:
@@ -316,6 +345,12 @@ func (l *JobLog) algorithm(a Algorithm) {
 	l.chosen[a] = len(l.Algorithms)
 	a.Line, a.Count = l.lines, 1
 	l.Algorithms = append(l.Algorithms, a)
+}
+
+// A choiceOf is what a process says that NCCL chose.
+type choiceOf struct {
+	process string
+	choice  Algorithm // without line and count
 }
 
 func (l *JobLog) version(v Version) {
@@ -334,6 +369,9 @@ func (l *JobLog) call(process string, m []string) {
 		return
 	}
 	c := Call{Collective: m[1], Bytes: count * typeSizes[datatype], Ranks: ranks, Process: process, Comm: m[5]}
+	if _, heard := l.latest[process]; heard {
+		l.latest[process] = c
+	}
 	if l.calls == nil {
 		l.calls, l.kinds, l.reduced = map[Call]bool{}, map[Call]bool{}, map[Communicator]*sum{}
 	}
@@ -362,7 +400,7 @@ func (l *JobLog) reduce(c Call, op uint64, text string) {
 		return
 	}
 	if s == nil {
-		s = &sum{others: map[Call]int{}}
+		s = &sum{sizes: map[int64]int{}, others: map[Call]int{}}
 		l.reduced[of] = s
 	}
 	switch {
@@ -377,6 +415,7 @@ func (l *JobLog) reduce(c Call, op uint64, text string) {
 	s.last[strings.Clone(text)] = true // not the whole line
 	if c.Collective == "AllReduce" {
 		s.bytes += float64(c.Bytes)
+		s.sizes[c.Bytes]++
 	} else {
 		s.others[c.kind()]++
 	}
@@ -393,7 +432,8 @@ type sum struct {
 	op     uint64
 	last   map[string]bool // what lines of calls with this number say
 	bytes  float64
-	others map[Call]int // by kind
+	sizes  map[int64]int // all-reduces, by size
+	others map[Call]int  // by kind
 }
 
 // allReduced is how much a communicator of so many ranks all-reduced, bytes; 0: no line says.

@@ -13,9 +13,15 @@ import (
 	"github.com/inabench/inabench/results"
 )
 
-// judge is the first finding of a log of four ranks on four hosts, and all that it says.
+// others are what three more ranks say, each on a host of its own.
+const others = "\nn2:7:7 [0] NCCL INFO Using network SHARP\nn3:7:7 [0] NCCL INFO Using network SHARP\nn4:7:7 [0] NCCL INFO Using network SHARP\n"
+
+// judge is the first finding of a log of a rank, with others of four ranks on four hosts, and all that it says.
 func judge(t *testing.T, log string, change func(*Evidence)) (results.Finding, string) {
 	t.Helper()
+	if log != "" {
+		log += others
+	}
 	l, err := ReadJobLog(strings.NewReader(log))
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +78,8 @@ func TestCaptured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	granted := satText + "\n" + groupText + "\n" + strings.ReplaceAll(string(text), "Algo RING", "Algo COLLNET_DIRECT")
+	wanted(t, granted, func(e *Evidence) { e.Longest = 4 << 20 }, results.Pass, "COLLNET_DIRECT for 4194304 bytes") // each call has its choice
 	const calls = 10 * (4 + 4<<20)
 	if got := l.allReduced(4); got != calls {
 		t.Errorf("the log has all-reduces of %v bytes, want %d", got, calls)
@@ -144,8 +152,10 @@ func TestGrammars(t *testing.T) {
 		{"what another program says of bytes", "NCCL version 2.24.3+cuda12.0\ncopied 10 Bytes -> /tmp/x\n" + name, results.Pass, "COLLNET_CHAIN"},
 		{"newer than all, with a line that nobody knows", "NCCL version 2.99.1+cuda19.0\nn1:7:7 [0] NCCL INFO AllReduce of 1048576 Bytes -> COLLNET\n", results.Inconclusive, "cannot be read"},
 		{"NCCL 3", "NCCL version 3.0.1+cuda19.0\n" + name, results.Pass, "NCCL 3.0.1, read as"},
-		{"no version, by number", called + number, results.Pass, "its lines are those of 2.20 to 2.22"},
-		{"no version, by name", name, results.Pass, "its lines are those of 2.24 to 2.30"},
+		{"no version, by number", called + number, results.Inconclusive, "its lines are those of 2.20 to 2.22"},
+		{"no version, by name", name, results.Inconclusive, "its lines are those of 2.24 to 2.30"},
+		{"no version, a ring", strings.ReplaceAll(name, "COLLNET_CHAIN", "RING"), results.Fail, "NCCL chose RING"},
+		{"a version that is none", "NCCL version 2.x+cuda12.4\n" + name, results.Inconclusive, "no line names the version of NCCL"},
 		{"no version, two kinds of lines", number + name, results.Inconclusive, "not of one"},
 		{"no version, traces", trace, results.Inconclusive, "no line says which algorithm"},
 		{"no version, nothing", "", results.Inconclusive, "no line says which algorithm NCCL chose, and none which version"},
@@ -235,6 +245,81 @@ func TestSharded(t *testing.T) {
 			t.Run(version+" no calls", func(t *testing.T) { wanted(t, uncalled, nil, results.Inconclusive, "through switches are 80 %") })
 		}
 		t.Run(version+" a little of each", func(t *testing.T) { wanted(t, part, nil, results.Inconclusive, "through switches are 86 %") })
+	}
+}
+
+// NCCL's rank 0 logs a choice for each call, at least of a group. Choices that are lacking, that belong to no call, or that
+// NCCL did not write prove nothing.
+func TestLacking(t *testing.T) {
+	const (
+		comm, another = "0x55d0c0ffee00", "0x55d0c0ffdd00"
+		direct, ring  = 2, 1
+		mebi          = 1 << 18 // floats of a MiB
+	)
+	called, chosen := regexp.MustCompile(`(?m)^.* opCount .*\n`), regexp.MustCompile(`(?m)^.* Bytes -> .*\n`)
+	of := func(rank int, text string) string {
+		return strings.NewReplacer("node1", fmt.Sprintf("node%d", rank+1), " rank 0 nRanks", fmt.Sprintf(" rank %d nRanks", rank)).Replace(text)
+	}
+	second := func(text string) string { return strings.ReplaceAll(text, "node1", "node2") }
+	every := func(text string) string { return of(0, text) + of(1, text) + of(2, text) + of(3, text) }
+	member := func(rank int) string {
+		return fmt.Sprintf("node1:4100:4100 [0] NCCL INFO comm %s rank %d nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0\n", another, rank)
+	}
+	on := func(hosts, ranks int) func(*Evidence) { return func(e *Evidence) { e.Hosts, e.Ranks = hosts, ranks } }
+	ranks := "" // that five more processes of the same host say
+	for pid := range 5 {
+		ranks += fmt.Sprintf("node1:%d:7 [1] NCCL INFO Using network SHARP\n", 5000+pid)
+	}
+	measured := func(bytes int64) func(*Evidence) { return func(e *Evidence) { e.Longest = bytes } }
+	for _, version := range []string{"2.20.5", "2.21.5", "2.22.3", "2.23.4", "2.24.3", "2.26.6", "2.27.7", "2.30.7"} {
+		head := chosen.ReplaceAllString(called.ReplaceAllString(fixture(t, version), ""), "")
+		reduce := func(comm string, size, algorithm, times int) string {
+			return reduced(version, "AllReduce", comm, size, algorithm, times)
+		}
+		calls := func(comm string, times int) string {
+			return chosen.ReplaceAllString(reduce(comm, mebi, direct, times), "")
+		}
+		single := strings.ReplaceAll(reduce(another, mebi, direct, 45), "[nranks=4]", "[nranks=1]")
+		quoted := strings.ReplaceAll(called.ReplaceAllString(reduce(comm, 100*mebi, direct, 1), ""), "node1:4100:4100 [0]", "example:")
+		huge := reduce(comm, 1<<38, direct, 1)
+		group := calls(comm, 3) + called.ReplaceAllString(reduce(comm, 3*mebi, direct, 1), "")
+		grouped, sum := results.Pass, "COLLNET_DIRECT for 3145728 bytes"
+		if version >= "2.24" {
+			grouped, sum = results.Inconclusive, "no line says which algorithm NCCL chose for all-reduces of 1048576 bytes"
+		}
+		for _, c := range []struct {
+			name, log string
+			change    func(*Evidence)
+			want      results.Outcome
+			says      string
+		}{
+			{"a choice for each call", head + reduce(comm, mebi, direct, 45), measured(1 << 20), results.Pass, "COLLNET_DIRECT for 1048576 bytes"},
+			{"of every rank", every(head + reduce(comm, mebi, direct, 45)), nil, results.Pass, "COLLNET_DIRECT for 1048576 bytes"},
+			{"a choice for 41 of 45 calls", head + calls(comm, 45) + reduce(comm, mebi, direct, 41), nil, results.Pass, "COLLNET_DIRECT"},
+			{"a choice for 5 of 45 calls", head + calls(comm, 45) + reduce(comm, mebi, direct, 5), nil, results.Inconclusive, "of 89 % of the bytes that were all-reduced no line says which algorithm NCCL chose"},
+			{"and every rank says so", every(head + calls(comm, 45) + reduce(comm, mebi, direct, 5)), nil, results.Inconclusive, "of 89 %"},
+			{"no choice at all", head + calls(comm, 45), nil, results.Inconclusive, "no line says which algorithm"},
+			{"choices of a rank that logs none", head + calls(comm, 45) + of(1, head+reduce(comm, mebi, direct, 45)), nil, results.Inconclusive, "no line says which algorithm"},
+			{"calls of a single rank", every(head + single), nil, results.Inconclusive, "no line says which algorithm"},
+			{"calls of a single rank, and between hosts without a choice", every(head + single + calls(comm, 45)), nil, results.Inconclusive, "no line says which algorithm"},
+			{"calls of a single rank without a choice, and between hosts", head + chosen.ReplaceAllString(single, "") + reduce(comm, mebi, direct, 45), nil, results.Pass, "COLLNET_DIRECT"},
+			{"short vectors, where figures are of long ones", head + reduce(comm, 1<<10, direct, 45), measured(1 << 20), results.Inconclusive, "no line says which algorithm NCCL chose for all-reduces of 1048576 bytes"},
+			{"short calls, where figures are of long ones", head + calls(comm, 4) + called.ReplaceAllString(reduce(comm, 4*mebi, direct, 1), ""), measured(4 << 20), results.Inconclusive, "all-reduce"},
+			{"calls of other collectives alone", head + strings.ReplaceAll(reduce(comm, mebi, direct, 45), "AllReduce: opCount", "Broadcast: opCount"), nil, results.Inconclusive, "all-reduce"},
+			{"a long one that nobody called", head + reduce(comm, mebi, ring, 45) + called.ReplaceAllString(huge, ""), nil, results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes"},
+			{"a long one that nobody called, beside short ones", head + calls(comm, 45) + reduce(comm, mebi, direct, 5) + called.ReplaceAllString(huge, ""), nil, results.Inconclusive, "of 89 %"},
+			{"a long one that no figure is of", head + reduce(comm, mebi, ring, 45) + huge, measured(1 << 20), results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes"},
+			{"choices that a program quotes", head + reduce(comm, mebi, ring, 45) + strings.Repeat(quoted, 1000), nil, results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes"},
+			{"nothing but choices that a program quotes", head + strings.Repeat(quoted, 45), nil, results.Inconclusive, "are of no process"},
+			{"a host that says nothing", head + reduce(comm, mebi, direct, 45), on(5, 5), results.Inconclusive, "4 of 5 hosts have lines of NCCL"},
+			{"a host that says nothing, beside one of many ranks", head + reduce(comm, mebi, direct, 45) + ranks, on(5, 10), results.Inconclusive, "4 of 5 hosts have lines of NCCL"},
+			{"hosts with one name", head + reduce(comm, mebi, direct, 45) + ranks, on(5, 9), results.Pass, "COLLNET_DIRECT"},
+			{"a group", head + group, nil, grouped, sum},
+			{"another communicator, whose rank 0 says it", head + member(2) + calls(another, 45) + reduce(comm, mebi, direct, 45) + second(member(0)+reduce(another, mebi, direct, 45)), nil, results.Pass, "COLLNET_DIRECT"},
+			{"another communicator, whose rank 0 does not say it", head + member(2) + calls(another, 45) + reduce(comm, mebi, direct, 45) + second(member(0)+calls(another, 45)), nil, results.Inconclusive, "of 50 %"},
+		} {
+			t.Run(version+" "+c.name, func(t *testing.T) { wanted(t, c.log, c.change, c.want, c.says) })
+		}
 	}
 }
 
@@ -355,7 +440,7 @@ func TestMixed(t *testing.T) {
 
 		{"by number, of one kind", old + number(small, "3") + number(big, "2"), results.Inconclusive, "no line says of which collective"},
 		{"by number, of one kind, all-gathers alone", old + call("AllGather", 1<<26, 4, "0xa") + number(big, "2") + call("AllGather", 1<<24, 4, "0xa") + number("268435456", "2"), results.Inconclusive, "between hosts"},
-		{"by number, of one kind, all-reduces in a group", old + call("AllReduce", 1<<27, 4, "0xa") + call("AllReduce", 1<<27, 4, "0xa") + number(big, "2"), results.Pass, "COLLNET_DIRECT"},
+		{"by number, of one kind, all-reduces in a group", old + call("AllReduce", 1<<27, 4, "0xa") + strings.ReplaceAll(call("AllReduce", 1<<27, 4, "0xa"), "0x7 ", "0x8 ") + number(big, "2"), results.Pass, "COLLNET_DIRECT"},
 		{"by number, of one kind, all-reduces within hosts", old + two + call("AllReduce", 1<<28, 2, "0xb") + number(big, "2"), results.Inconclusive, "no line says of which collective"},
 		{"by number, mixed", old + number(small, "0") + number(big, "2"), results.Inconclusive, "no line says which of these were all-reduces"},
 		{"by number, none through switches", old + number(small, "0") + number(big, "1"), results.Fail, "NCCL chose RING"},

@@ -115,7 +115,7 @@ func (ps Programs) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 			point.Findings = append(point.Findings, rightResults(w.Name, reading.Wrong))
 		}
 		if a := ps[i].SHARP; a != nil {
-			point.Findings = append(point.Findings, a.findings(w, own, counters.Links, neighbour(works, i))...)
+			point.Findings = append(point.Findings, a.findings(w, own, reading.Longest, counters.Links, neighbour(works, i))...)
 		}
 	}
 	if err != nil {
@@ -519,8 +519,8 @@ func (p *Program) bound(inv *inventory.Inventory, w *program.Workload, infiniban
 }
 
 // findings hold what a program's own logs say of SHARP, and what hosts sent, against what it
-// asked for.
-func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links *study.LinkLoads, other string) []results.Finding {
+// asked for. Longest is the size of the longest vectors that its figures are of, bytes; 0: not known.
+func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, longest int64, links *study.LinkLoads, other string) []results.Finding {
 	log := &sharp.JobLog{}
 	for _, o := range outputs {
 		for _, text := range [][]byte{o.Stdout, o.Stderr} {
@@ -529,7 +529,7 @@ func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links
 			}
 		}
 	}
-	e := sharp.Evidence{Log: log, Want: sharp.TreeType(a.Tree), Asked: a.ask().Quota, Ranks: len(w.Hosts) * max(1, w.PerHost), Hosts: len(w.Hosts)}
+	e := sharp.Evidence{Log: log, Want: sharp.TreeType(a.Tree), Asked: a.ask().Quota, Ranks: len(w.Hosts) * max(1, w.PerHost), Hosts: len(w.Hosts), Longest: longest}
 	if a.Traffic != "ignore" {
 		e.Reduced, _ = w.Reduced()
 		e.Doubt = w.Doubt()

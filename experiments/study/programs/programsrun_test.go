@@ -3,8 +3,12 @@ package programs
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/program"
 )
 
 // What programs printed is kept without secrets. Of a run that is interrupted, before or meanwhile, only the end of a long
@@ -47,6 +51,41 @@ func TestClean(t *testing.T) {
 		}
 		if got := b.String(); !strings.Contains(got, test.want) || strings.Contains(got, secret) || strings.Contains(got, "hunter2") || len(got) < test.least || len(got) > 2*len(test.text)+100 {
 			t.Errorf("%s: %d bytes of %d: %.100s ... %s", test.name, len(got), len(test.text), got, got[max(0, len(got)-200):])
+		}
+	}
+}
+
+// What a program's processes say of NCCL's choices is held against the vectors that its figures are of.
+func TestFindings(t *testing.T) {
+	const grant = "INFO sharp_job_id:12   tree_type:SAT tree_idx:1  treeID:0x40  caps:0x36\n"
+	log := func(host string, rank int) string {
+		head := fmt.Sprintf("%s:7:7 [0] NCCL INFO ", host)
+		text := grant + head + "NCCL version 2.23.4+cuda12.4\n" + head + fmt.Sprintf("comm 0x5 rank %d nRanks 3 nNodes 3 localRanks 1 localRank 0 MNNVL 0\n", rank) +
+			head + "CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA\n"
+		for i := range 45 {
+			text += fmt.Sprintf("%sAllReduce: opCount %x sendbuff 0x7 recvbuff 0x8 count 1024 datatype 7 op 0 root 0 comm 0x5 [nranks=3] stream 0x9\n", head, i)
+			if rank == 0 {
+				text += head + "AllReduce: 4096 Bytes -> Algo 2 proto 2 time 80.1\n"
+			}
+		}
+		return text
+	}
+	w := &program.Workload{Name: "A", Hosts: []program.Host{{Name: "h1"}, {Name: "h2"}, {Name: "h3"}}}
+	for _, test := range []struct {
+		name, last string // what the last host says
+		longest    int64
+		want       results.Outcome
+		says       string
+	}{
+		{"all of it", log("h3", 2), 4096, results.Pass, "COLLNET_DIRECT for 4096 bytes"},
+		{"figures of longer vectors", log("h3", 2), 1 << 20, results.Inconclusive, "no line says which algorithm NCCL chose for all-reduces of 1048576 bytes"},
+		{"a host that says nothing of NCCL", "hello\n", 4096, results.Inconclusive, "2 of 3 hosts"},
+	} {
+		outputs := []program.Output{{Stdout: []byte(log("h1", 0))}, {Stdout: []byte(log("h2", 1))}, {Stdout: []byte(test.last)}}
+		ask := &SHARPAsk{Tree: "SAT", Traffic: "ignore"}
+		f := ask.findings(w, outputs, test.longest, nil, "")[0]
+		if f.Outcome != test.want || !strings.Contains(f.What, test.says) {
+			t.Errorf("%s: %s, want %s with %q: %s", test.name, f.Outcome, test.want, test.says, f.What)
 		}
 	}
 }
