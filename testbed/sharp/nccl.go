@@ -415,6 +415,10 @@ func (l *JobLog) reduce(c Call, op uint64, text string) {
 	s.last[strings.Clone(text)] = true // not the whole line
 	if c.Collective == "AllReduce" {
 		s.bytes += float64(c.Bytes)
+		if s.sizes[c.Bytes] == 0 && len(s.sizes) == mostFacts {
+			l.lose()
+			return
+		}
 		s.sizes[c.Bytes]++
 	} else {
 		s.others[c.kind()]++
