@@ -863,7 +863,7 @@ func (r *Record) contradiction() error {
 		seen[[2]int{p.Index, p.Repeat}] = true
 	}
 	for _, f := range []File{r.Experiment, r.Inventory} {
-		if sum := sha256.Sum256([]byte(f.Text)); len(f.SHA256) == hex.EncodedLen(len(sum)) && f.SHA256 != hex.EncodeToString(sum[:]) {
+		if f.SHA256 != f.Sum() {
 			return fmt.Errorf("%w: the text of %s is not the one that was run", ErrContradicts, f.Path)
 		}
 	}
@@ -988,6 +988,21 @@ func experimentOf(path string) string {
 
 func isRun(path string) bool { return isFile(filepath.Join(path, RecordFile)) }
 
+// hasRecord says whether something is called as a run's record is, be it a FIFO: a list says then that it cannot be read.
+func hasRecord(path string) bool {
+	_, err := os.Lstat(filepath.Join(path, RecordFile))
+	return err == nil
+}
+
+// Sum is the SHA-256 of the text, whatever the file says that it was; where it says another kind of sum, that.
+func (f File) Sum() string {
+	sum := sha256.Sum256([]byte(f.Text))
+	if len(f.SHA256) != hex.EncodedLen(len(sum)) {
+		return f.SHA256
+	}
+	return hex.EncodeToString(sum[:])
+}
+
 func isFile(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular()
@@ -1008,7 +1023,7 @@ func Names(root string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && e.Name()[0] != '.' && PlainName(e.Name()) && isRun(filepath.Join(root, e.Name())) {
+		if e.IsDir() && e.Name()[0] != '.' && PlainName(e.Name()) && hasRecord(filepath.Join(root, e.Name())) {
 			names = append(names, e.Name())
 		}
 	}
