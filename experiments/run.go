@@ -195,7 +195,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	}
 	scale := spec.EmulationScale(s, o.Driver)
 	r.rec = &results.Record{
-		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: results.Measured, Seed: s.Measure.Seed,
+		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: kindOn(s, o.Driver), Seed: s.Measure.Seed,
 		Tool: o.Tool, Args: o.Args, Overrides: s.Overrides,
 		Scale:      scale,
 		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
@@ -216,6 +216,14 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	r.rec.Unfinished() // until it is judged, also where it is saved on its way
 	r.dir, err = results.Create(r.opt.Root, r.rec)
 	return r, err
+}
+
+// kindOn is of which kind figures are on a driver, until its testbed says so itself: a run may be killed before.
+func kindOn(s *spec.Spec, driver string) results.Kind {
+	if driver == "sim" || kinds.Simulator(s, driver) != nil {
+		return results.Simulated
+	}
+	return results.Measured
 }
 
 // until is what ends repeats where an experiment has a precision; nil: they are counted. It is an error where a run cannot
