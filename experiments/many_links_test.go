@@ -81,3 +81,20 @@ func TestTooManyHosts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestKilledSimulation: what a simulated run leaves that is killed at once is not called measured.
+func TestKilledSimulation(t *testing.T) {
+	s, err := kinds.Load("quickstart.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRun(t.Context(), s, RunOptions{Driver: "sim", Root: t.TempDir(), Tool: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.dir.Close()
+	rec, err := results.ReadRecord(r.dir.Path)
+	if err != nil || rec.Kind != results.Simulated {
+		t.Errorf("%v: %q", err, rec.Kind)
+	}
+}
