@@ -121,7 +121,7 @@ func (r *run) measureVirtually(ctx context.Context) error {
 		c.err = errors.Join(c.err, r.dir.Append(c.samples...))
 		r.add(i%n, i/n, c.point, c.err)
 		if c.err == nil && time.Since(saved) > time.Second { // for who looks on
-			saved, c.err = time.Now(), r.dir.Save(r.rec)
+			saved, c.err = time.Now(), r.keep()
 		}
 		awaited()
 		return c.err

@@ -21,6 +21,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/remote"
@@ -90,6 +91,10 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 	}
 	r.Progress("report", "", 0)
 	r.looking.end()
+	_ = r.dir.Flush() // Close says why not
+	if at, cut := r.dir.Cut(); cut {
+		r.Warn(fmt.Sprintf("the disk was full: %s ends at %s; figures are drawn from all samples", results.SamplesFile, human.Quantity(at, "s")))
+	}
 	r.rec.Finished = time.Now().UTC()
 	r.Timing("total", began)
 	r.judge(ctx, runErr)
@@ -190,7 +195,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	}
 	scale := spec.EmulationScale(s, o.Driver)
 	r.rec = &results.Record{
-		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: results.Measured, Seed: s.Measure.Seed,
+		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: kindOn(s, o.Driver), Seed: s.Measure.Seed,
 		Tool: o.Tool, Args: o.Args, Overrides: s.Overrides,
 		Scale:      scale,
 		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
@@ -211,6 +216,14 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	r.rec.Unfinished() // until it is judged, also where it is saved on its way
 	r.dir, err = results.Create(r.opt.Root, r.rec)
 	return r, err
+}
+
+// kindOn is of which kind figures are on a driver, until its testbed says so itself: a run may be killed before.
+func kindOn(s *spec.Spec, driver string) results.Kind {
+	if driver == "sim" || kinds.Simulator(s, driver) != nil {
+		return results.Simulated
+	}
+	return results.Measured
 }
 
 // until is what ends repeats where an experiment has a precision; nil: they are counted. It is an error where a run cannot
@@ -306,7 +319,7 @@ func (r *run) measure(ctx context.Context) (err error) {
 			point, err := r.studied(ctx, p, repeat)
 			r.add(i, repeat, point, err)
 			if err == nil {
-				err = r.dir.Save(r.rec) // what is measured is kept, whatever comes
+				err = r.keep() // what is measured is kept, whatever comes
 			}
 			if err != nil {
 				return err
@@ -437,7 +450,15 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 		r.rec.Switches = t.SwitchFacts()
 	}
 	r.Timing("bringup", began)
-	return r.dir.Save(r.rec) // for who looks on while it goes on
+	return r.keep() // for who looks on while it goes on
+}
+
+// keep saves the record of a run that goes on. A full disk does not end it: for the last one there is room that is reserved.
+func (r *run) keep() error {
+	if err := r.dir.Save(r.rec); err != nil && !results.Full(err) {
+		return err
+	}
+	return nil
 }
 
 // open brings up a testbed of the run's own, or takes the one that stays up.

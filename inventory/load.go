@@ -59,7 +59,7 @@ type (
 		Rack        string `toml:"rack"`          // of a ToR; default: its name
 		Control     string `toml:"control"`       // host:port of its P4Runtime server or aggregation manager; may hold a range
 		DeviceID    *int64 `toml:"device_id"`     // of P4Runtime; default: Stratum's 1, the SDE's 0, otherwise its number in the file, from 1
-		Aggregators *int   `toml:"aggregators"`   // slots of its aggregator array, which is used where hosts are cabled to the switch, as in NetPack: spines forward; 0: no INA here
+		Aggregators *int   `toml:"aggregators"`   // slots of its aggregator array, at most 16,777,216; used where hosts are cabled to the switch, as in NetPack: spines forward; 0: no INA here
 		Buffer      *Bytes `toml:"buffer"`        // of each egress port; 0: a default
 		ECN         *Bytes `toml:"ecn"`           // egress queue length above which packets are marked; 0: never
 		GUID        []GUID `toml:"guid,single"`   // node GUID of an InfiniBand switch; a list where the name has a range
@@ -202,7 +202,7 @@ func (b *builder) build() {
 	}
 	d := b.t.Defaults
 	b.positive("defaults.rate", d.Rate)
-	b.notNegative("defaults.aggregators", d.Aggregators)
+	b.aggregators("defaults.aggregators", d.Aggregators)
 	b.gpus("defaults.gpus", d.GPUs)
 	for i := range b.t.Switches {
 		if b.addSwitch(&b.t.Switches[i]); b.Full() {
@@ -242,7 +242,7 @@ func (b *builder) addSwitch(t *switchTable) {
 		b.KeyProblemf(t.At, tomlfile.OneOf("", Kinds), "missing kind in switch")
 	}
 	sw := Switch{Kind: Kind(kind)}
-	b.notNegative(t.At+".aggregators", or(t.Aggregators, 0))
+	b.aggregators(t.At+".aggregators", or(t.Aggregators, 0))
 	switch {
 	case sw.Kind == Quantum:
 		if t.Aggregators != nil {
@@ -551,6 +551,12 @@ func (b *builder) positive(path string, r *BitRate) {
 func (b *builder) notNegative(path string, n int) {
 	if n < 0 {
 		b.Problemf(path, "", "%s must not be negative", path[strings.LastIndexByte(path, '.')+1:])
+	}
+}
+
+func (b *builder) aggregators(path string, n int) {
+	if b.notNegative(path, n); n > MostAggregators {
+		b.Problemf(path, "", "%d aggregators on a switch: at most %d", n, MostAggregators)
 	}
 }
 

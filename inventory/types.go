@@ -153,6 +153,9 @@ type NIC struct {
 // MostGPUs is how many GPUs a host may have.
 const MostGPUs = 1024
 
+// MostAggregators is how many slots a switch's aggregator array may have: the memory of the largest ones is some 100,000.
+const MostAggregators = 1 << 24
+
 // DefaultBuffer is that of each egress port of an emulated switch of which the inventory says nothing, in bytes.
 const DefaultBuffer = 1 << 20
 

@@ -263,7 +263,7 @@ func ClusterOf(inv *inventory.Inventory) cluster.Config {
 // where its hosts are linked at a rate in bit/s by cables with a delay, rounded to the
 // nearest, and at least one where there is any: what ClusterOf says of them.
 func Memory(pat, rate float64, delay time.Duration) int {
-	m := int(math.Round(pat * hold(rate, delay) / frame))
+	m := int(min(math.Round(pat*hold(rate, delay)/frame), math.MaxInt32))
 	if pat > 0 {
 		m = max(1, m)
 	}

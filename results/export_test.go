@@ -31,7 +31,4 @@ func (d *Dir) Reserve(n int64) { d.reserve(n) }
 func (d *Dir) Kill() { d.file.Close() }
 
 // WriteTo has samples written to another file.
-func (d *Dir) WriteTo(f *os.File) {
-	d.file = f
-	d.buf.Reset(f)
-}
+func (d *Dir) WriteTo(f *os.File) { d.file = f }

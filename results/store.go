@@ -1,7 +1,6 @@
 package results
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/sha256"
@@ -74,11 +73,16 @@ type Dir struct {
 	room     sync.Mutex
 	kept     *os.File // that holds them; under room
 
-	mu   sync.Mutex
-	file *os.File // samples, open for appending; nil when the run was opened to be read
-	buf  *bufio.Writer
-	err  error // the first error of writing samples; it stays
+	mu      sync.Mutex
+	file    *os.File // samples, open for appending; nil when the run was opened to be read
+	pending []byte   // whole lines for it
+	first   float64  // the time of the first sample that there was no room for
+	cut     bool     // there is one
+	err     error    // the first other error of writing samples; it stays
 }
+
+// mostPending is how many bytes of samples are written at once, about.
+const mostPending = 1 << 16
 
 // Unfinished makes rec that of a run that was cut off, which is what whoever opens it finds
 // until the run is judged.
@@ -117,7 +121,7 @@ func Create(root string, rec *Record) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create samples: %w", err)
 	}
-	d.file, d.buf = file, bufio.NewWriterSize(file, 1<<16)
+	d.file = file
 	if err := d.begin(rec); err != nil {
 		d.Close()
 		return nil, err
@@ -196,28 +200,33 @@ func (d *Dir) pointLatest(root string) {
 	}
 }
 
-// Append adds samples to samples.jsonl, buffered. It may be called from several
-// goroutines. After the first error (a full disk) every call returns that error,
-// and what was written before stays.
+// Append adds samples to samples.jsonl, buffered. It may be called from several goroutines. Samples that a full disk has
+// no room for, and all after them, are left out, which is no error: Cut says so. After the first other error every call returns
+// that error, and what was written before stays.
 func (d *Dir) Append(samples ...Sample) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err != nil {
 		return d.err
 	}
-	if d.buf == nil {
+	if d.file == nil {
 		return fmt.Errorf("write samples to %s: run is not open for writing", d.Path)
 	}
 	for _, s := range samples {
+		if d.cut {
+			return nil
+		}
 		if !human.Finite(s.Value, s.T) {
 			continue // JSON has no word for it, and no rate can be drawn from it
 		}
 		line, err := json.Marshal(s)
-		if err == nil {
-			_, err = d.buf.Write(append(line, '\n'))
-		}
 		if err != nil {
 			return d.fail(err)
+		}
+		if d.pending = append(append(d.pending, line...), '\n'); len(d.pending) >= mostPending {
+			if err := d.write(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -227,12 +236,39 @@ func (d *Dir) Append(samples ...Sample) error {
 func (d *Dir) Flush() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.err != nil || d.buf == nil {
+	if d.err != nil || d.file == nil {
 		return d.err
 	}
-	if err := d.buf.Flush(); err != nil {
+	return d.write()
+}
+
+// Cut is the time of the first sample that was left out since the disk was full; false: none was.
+func (d *Dir) Cut() (t float64, cut bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.first, d.cut
+}
+
+// write writes what is pending. Where there is no room for all of it, whole lines stay.
+func (d *Dir) write() error {
+	if len(d.pending) == 0 {
+		return nil
+	}
+	n, err := d.file.Write(d.pending)
+	switch {
+	case Full(err):
+		whole := bytes.LastIndexByte(d.pending[:n], '\n') + 1
+		if st, err := d.file.Stat(); err == nil {
+			_ = d.file.Truncate(st.Size() - int64(n-whole)) // who reads it does without a line that is cut, too
+		}
+		var lost Sample
+		line, _, _ := bytes.Cut(d.pending[whole:], []byte{'\n'})
+		_ = json.Unmarshal(line, &lost) // it is Append's
+		d.first, d.cut = lost.T, true
+	case err != nil:
 		return d.fail(err)
 	}
+	d.pending = d.pending[:0]
 	return nil
 }
 
@@ -263,7 +299,7 @@ func (d *Dir) Close() error {
 	if e := d.file.Close(); err == nil && e != nil {
 		err = d.fail(e)
 	}
-	d.file, d.buf = nil, nil
+	d.file, d.pending = nil, nil
 	return err
 }
 
@@ -827,7 +863,7 @@ func (r *Record) contradiction() error {
 		seen[[2]int{p.Index, p.Repeat}] = true
 	}
 	for _, f := range []File{r.Experiment, r.Inventory} {
-		if sum := sha256.Sum256([]byte(f.Text)); len(f.SHA256) == hex.EncodedLen(len(sum)) && f.SHA256 != hex.EncodeToString(sum[:]) {
+		if f.SHA256 != f.Sum() {
 			return fmt.Errorf("%w: the text of %s is not the one that was run", ErrContradicts, f.Path)
 		}
 	}
@@ -952,6 +988,21 @@ func experimentOf(path string) string {
 
 func isRun(path string) bool { return isFile(filepath.Join(path, RecordFile)) }
 
+// hasRecord says whether something is called as a run's record is, be it a FIFO: a list says then that it cannot be read.
+func hasRecord(path string) bool {
+	_, err := os.Lstat(filepath.Join(path, RecordFile))
+	return err == nil
+}
+
+// Sum is the SHA-256 of the text, whatever the file says that it was; where it says another kind of sum, that.
+func (f File) Sum() string {
+	sum := sha256.Sum256([]byte(f.Text))
+	if len(f.SHA256) != hex.EncodedLen(len(sum)) {
+		return f.SHA256
+	}
+	return hex.EncodeToString(sum[:])
+}
+
 func isFile(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular()
@@ -972,7 +1023,7 @@ func Names(root string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && e.Name()[0] != '.' && PlainName(e.Name()) && isRun(filepath.Join(root, e.Name())) {
+		if e.IsDir() && e.Name()[0] != '.' && PlainName(e.Name()) && hasRecord(filepath.Join(root, e.Name())) {
 			names = append(names, e.Name())
 		}
 	}

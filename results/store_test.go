@@ -208,37 +208,36 @@ func TestOpenReferences(t *testing.T) {
 	}
 }
 
-// TestFullDisk writes samples to /dev/full: one error that names the file, and it
-// stays.
+// TestFullDisk writes samples to /dev/full: from then on they are left out, which ends nothing.
 func TestFullDisk(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	disk, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skipf("no /dev/full: %v", err)
 	}
-	full.Close()
-	dir := t.TempDir()
-	d, err := results.Create(dir, &results.Record{Name: "r"})
+	d, err := results.Create(t.TempDir(), &results.Record{Name: "r"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := d.Append(results.Sample{T: 0.5, Metric: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if at, cut := d.Cut(); cut {
+		t.Errorf("cut at %g s before the disk was full", at)
 	}
 	d.Kill()
-	disk, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	d.WriteTo(disk)
-	var first error
-	for i := 0; i < 5000 && first == nil; i++ {
-		first = d.Append(results.Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"})
+	for i := range 5000 {
+		if err := d.Append(results.Sample{T: float64(i + 1), Metric: "m", Source: "s", Of: "o"}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	want := "write samples to " + filepath.Join(d.Path, results.SamplesFile) + ": no space left on device"
-	if first == nil || first.Error() != want || !errors.Is(first, syscall.ENOSPC) {
-		t.Fatalf("got %v, want %s", first, want)
+	if at, cut := d.Cut(); !cut || at != 1 {
+		t.Errorf("cut %t, at %g s, want at 1 s", cut, at)
 	}
-	if again := d.Append(results.Sample{}); again != first {
-		t.Errorf("the second error is another one: %v", again)
-	}
-	if err := d.Close(); err != first {
+	if err := d.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 	if err := d.Save(&results.Record{Name: "r", Outcome: results.ErrorOutcome}); err != nil {
@@ -289,13 +288,19 @@ func TestFullDiskIsJudged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := 0; err == nil; i++ {
-			err = d.Append(results.Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"})
+		for i, cut := 0, false; !cut; i++ {
+			if err := d.Append(results.Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"}); err != nil {
+				t.Fatal(err)
+			}
+			_, cut = d.Cut()
 		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
+		at, _ := d.Cut()
+		n := 0
+		samples, err := d.Samples()
+		if n = len(samples); err != nil || n == 0 || float64(n) != at {
+			t.Errorf("%d samples, %v, cut at %g", n, err, at)
 		}
-		rec := &results.Record{Name: "r", Title: strings.Repeat("x", 300_000), Finished: time.Now(), Outcome: results.ErrorOutcome, Reasons: []string{err.Error()}}
+		rec := &results.Record{Name: "r", Title: strings.Repeat("x", 300_000), Finished: time.Now(), Outcome: results.ErrorOutcome, Reasons: []string{"why"}}
 		err = d.Finish(rec, func(d *results.Dir, _ *results.Record) error {
 			return d.WriteFile(results.ReportFile, make([]byte, 100_000))
 		})

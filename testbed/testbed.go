@@ -92,6 +92,10 @@ type Pace struct {
 	Trip   float64       // by how much round trips may differ from calibrated ones, as a part of them
 }
 
+// ManyLinks is how many links, each in both directions, are all read and predicted. Where there are more, those that no job
+// uses are left out: what is said of them would be most of a record.
+const ManyLinks = 4096
+
 // Settings are what an experiment says about all its switches and senders.
 type Settings struct {
 	Mode        string // "statistical" or "synchronous"

@@ -39,7 +39,7 @@ func runCommand() *cli.Command {
 			choice(cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"}, "local", "slurm"),
 			&cli.StringFlag{Name: "resume", Usage: "finish a sweep on Slurm that was cut off: compute only the points that `RUN` lacks"},
 			skipFlag("skip-preflight"),
-			&cli.StringFlag{Name: "sabotage", Usage: "inject a fault, to see whether the verdict notices: `NAME[=PART]`, or list for all; never in a lab"},
+			&cli.StringSliceFlag{Name: "sabotage", Usage: "inject a fault, to see whether the verdict notices: `NAME[=PART]`, or list for all; never in a lab"},
 			&cli.BoolFlag{Name: "reuse", Usage: "run on the emulation that inabench up brought up, and leave it up"},
 			upFlag(),
 			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
@@ -51,7 +51,11 @@ func runCommand() *cli.Command {
 }
 
 func runAction(c *cli.Context) error {
-	if c.String("sabotage") == "list" {
+	faults := c.StringSlice("sabotage")
+	if len(faults) > 1 {
+		return usagef("run the experiment once for each", "--sabotage is given %d times: one fault at a time", len(faults))
+	}
+	if slices.Contains(faults, "list") {
 		return listFaults(c.App.Writer)
 	}
 	path, err := argument(c, "experiment")
@@ -64,12 +68,12 @@ func runAction(c *cli.Context) error {
 	if c.IsSet("resume") && engine != "slurm" {
 		return usagef("--engine slurm --resume RUN", "--resume needs --engine slurm: it takes over points that Slurm computed")
 	}
-	if n := c.Int("repeat"); n < 0 || n > spec.MostRepeats {
+	if n := c.Int("repeat"); n < 0 || n == 0 && c.IsSet("repeat") || n > spec.MostRepeats {
 		return usagef("leave it out for as many as the experiment says", "--repeat %d: 1 to %d", n, spec.MostRepeats)
 	}
 	var order *sabotage.Order
-	if text := c.String("sabotage"); text != "" {
-		if order, err = experiments.ParseSabotage(text); err != nil {
+	if len(faults) > 0 {
+		if order, err = experiments.ParseSabotage(faults[0]); err != nil {
 			return err
 		}
 	}
@@ -213,7 +217,7 @@ func notReused(c *cli.Context, path, driver string) string {
 		return "an emulation is up, and this is to run on " + driver
 	case path == stdin:
 		return "the keeper of the emulation reads the experiment, and standard input is not its"
-	case c.Bool("pcap"), c.Bool("keep-on-failure"), c.String("sabotage") != "":
+	case c.Bool("pcap"), c.Bool("keep-on-failure"), len(c.StringSlice("sabotage")) > 0:
 		return "--pcap, --keep-on-failure and --sabotage want an emulation of the run's own"
 	}
 	return ""

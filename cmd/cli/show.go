@@ -127,7 +127,7 @@ func listRuns(c *cli.Context) error {
 				outcome = "running"
 			}
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Record.Started.Local().Format("2006-01-02 15:04 MST"), human.Printable(e.Record.Name), human.Printable(e.Record.Driver), outcome, name(e.Path))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Record.Started.Local().Format("2006-01-02 15:04 MST"), human.Cell(e.Record.Name), human.Cell(e.Record.Driver), human.Cell(outcome), name(e.Path))
 	}
 	return tw.Flush()
 }

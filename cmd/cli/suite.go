@@ -100,8 +100,11 @@ func suiteShowCommand() *cli.Command {
 			}
 			if ref := c.String("night"); ref != "" {
 				n, err := suite.ReadNight(rootOf(c), s.Name, ref)
-				if err != nil {
+				if errors.Is(err, results.ErrNotFound) {
 					return inputError{err, "inabench suite run begins one"}
+				}
+				if err != nil {
+					return inputError{err, ""}
 				}
 				return writeNight(c, n)
 			}

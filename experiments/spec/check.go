@@ -26,6 +26,9 @@ const (
 	MaxWindow  = 1 << 16
 )
 
+// mostHosts is among how many hosts jobs may be placed and predicted, packet by packet: that takes half a minute.
+const mostHosts = 8192
+
 // JobName is what names of jobs and programs are made of: they are parts of counters' names.
 var JobName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 

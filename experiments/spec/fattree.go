@@ -88,5 +88,5 @@ func (t *FatTree) inventory() (*inventory.Inventory, error) {
 // are linked at a rate and factor is what divides all rates: PAT times the shortest time
 // that an aggregator can be held.
 func (t *FatTree) aggregators(rate, factor float64) int {
-	return placement.Memory(float64(t.PAT)/factor, rate, time.Duration(t.Delay))
+	return min(inventory.MostAggregators, placement.Memory(float64(t.PAT)/factor, rate, time.Duration(t.Delay)))
 }

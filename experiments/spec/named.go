@@ -15,6 +15,9 @@ func (js Jobs) Check(c *Checker) {
 	switch n := len(js); {
 	case n == 0 && !c.Reported("job"):
 		c.Problemf("job", "add a [[job]] table", "no jobs")
+	case n > 0 && c.Lab != nil && len(c.Lab.Inv.Hosts) > mostHosts:
+		c.Problemf("inventory", "leave out those that no job uses, or simulate a trace on a [fat_tree]", "%d hosts: jobs run among at most %d",
+			len(c.Lab.Inv.Hosts), mostHosts)
 	case n > maxJobs:
 		c.Problemf(js[maxJobs].At, "", "more than %d jobs", maxJobs)
 	}

@@ -2,8 +2,11 @@ package suite
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"testing"
+
+	"github.com/inabench/inabench/results"
 )
 
 // FuzzNight: what others have written into a night's file is told in every format, or left out.
@@ -23,5 +26,8 @@ func FuzzNight(f *testing.F) {
 			}
 		}
 		_ = n.ExitCode()
+		if err := n.contradiction(); err != nil && !errors.Is(err, results.ErrContradicts) {
+			t.Error(err)
+		}
 	})
 }

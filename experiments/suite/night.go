@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -164,8 +165,24 @@ func (n *Night) create(root string) error {
 }
 
 // Nights are the nights of a suite among the runs in root, the newest first; those of all
-// suites if it is "". What cannot be read is left out.
+// suites if it is "". What cannot be read, or contradicts itself, is left out: ReadNight says why.
 func Nights(root, suite string) ([]*Night, error) {
+	names, err := folders(root)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Night
+	for _, name := range names {
+		if n, err := readNight(root, name); err == nil && (suite == "" || n.Suite == suite) {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Night) int { return cmp.Or(b.Started.Compare(a.Started), strings.Compare(b.ID, a.ID)) })
+	return out, nil
+}
+
+// folders are the directories of nights among the runs in root, the newest first, which is by name.
+func folders(root string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(root, Folder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -173,45 +190,95 @@ func Nights(root, suite string) ([]*Night, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nights: %w", err)
 	}
-	var out []*Night
-	for _, e := range entries {
-		if !e.IsDir() || e.Name()[0] == '.' || !results.PlainName(e.Name()) {
-			continue
+	var names []string
+	for _, e := range slices.Backward(entries) {
+		if e.IsDir() && e.Name()[0] != '.' && results.PlainName(e.Name()) {
+			names = append(names, e.Name())
 		}
-		data, err := bounded.ReadFile(filepath.Join(root, Folder, e.Name(), File), bounded.Config)
-		n := new(Night)
-		if err != nil || json.Unmarshal(data, n) != nil || n.Schema > Schema || suite != "" && n.Suite != suite {
-			continue
-		}
-		n.ID = e.Name()
-		out = append(out, n)
 	}
-	slices.SortFunc(out, func(a, b *Night) int { return cmp.Or(b.Started.Compare(a.Started), strings.Compare(b.ID, a.ID)) })
-	return out, nil
+	return names, nil
 }
 
+// readNight reads a night by its directory's name. One that contradicts itself is an error that wraps results.ErrContradicts.
+func readNight(root, name string) (*Night, error) {
+	path := filepath.Join(root, Folder, name, File)
+	data, err := bounded.ReadFile(path, bounded.Config)
+	if err != nil {
+		return nil, fmt.Errorf("read night: %w", err)
+	}
+	n := new(Night)
+	err = json.Unmarshal(data, n)
+	if n.ID = name; err == nil && n.Schema > Schema {
+		err = fmt.Errorf("schema %d is newer than this tool's %d", n.Schema, Schema)
+	}
+	if err == nil {
+		err = n.contradiction()
+	}
+	if err != nil {
+		return nil, &nightError{path, cmp.Or(n.Suite, suiteIn(data)), err}
+	}
+	return n, nil
+}
+
+// nightError is why a night cannot be told, and whose it is; "" if that cannot be told either.
+type nightError struct {
+	path, suite string
+	err         error
+}
+
+func (e *nightError) Error() string { return fmt.Sprintf("read night %s: %v", e.path, e.err) }
+func (e *nightError) Unwrap() error { return e.err }
+
+// suiteIn is the name of the suite in the beginning of a night's text; "" if it is not there.
+func suiteIn(text []byte) (name string) {
+	if m := suiteKey.FindSubmatch(text); m != nil {
+		_ = json.Unmarshal(m[1], &name)
+	}
+	return name
+}
+
+var suiteKey = regexp.MustCompile(`^\s*\{(?:\s*"(?:schema|id)":\s*(?:\d+|"[^"\\]*"),)*\s*"suite":\s*("(?:[^"\\]|\\.)*")`)
+
 // ReadNight finds a night of a suite: "latest", or the beginning or the end of its
-// directory's name. The error wraps results.ErrNotFound or results.ErrAmbiguous.
+// directory's name. The error wraps results.ErrNotFound or results.ErrAmbiguous; of a night that contradicts itself, its items
+// or the records of its runs, results.ErrContradicts.
 func ReadNight(root, suite, ref string) (*Night, error) {
-	all, err := Nights(root, suite)
+	names, err := folders(root)
 	if err != nil {
 		return nil, err
 	}
-	if ref == latest && len(all) > 0 {
-		return all[0], nil
-	}
 	var found *Night
-	for _, n := range all {
-		if !strings.HasPrefix(n.ID, ref) && !strings.HasSuffix(n.ID, strings.ToUpper(ref)) {
+	for _, name := range names {
+		if ref != latest && !strings.HasPrefix(name, ref) && !strings.HasSuffix(name, strings.ToUpper(ref)) {
 			continue
 		}
-		if found != nil {
-			return nil, fmt.Errorf("%w: nights %s and %s", results.ErrAmbiguous, n.ID, found.ID)
+		n, err := readNight(root, name)
+		whose := suite
+		switch bad, ok := errors.AsType[*nightError](err); {
+		case errors.Is(err, fs.ErrNotExist): // made, and never written
+			continue
+		case ok:
+			whose = cmp.Or(bad.suite, suite)
+		case err == nil:
+			whose = n.Suite
 		}
-		found = n
+		switch {
+		case whose != suite:
+			continue
+		case err != nil:
+			return nil, err
+		case found != nil:
+			return nil, fmt.Errorf("%w: nights %s and %s", results.ErrAmbiguous, found.ID, n.ID)
+		}
+		if found = n; ref == latest {
+			break
+		}
 	}
 	if found == nil {
 		return nil, fmt.Errorf("%w: no night %s of %s in %s", results.ErrNotFound, ref, suite, root)
+	}
+	if err := found.disowned(root); err != nil {
+		return nil, fmt.Errorf("read night %s: %w", filepath.Join(found.Path(root), File), err)
 	}
 	return found, nil
 }

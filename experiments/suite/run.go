@@ -476,9 +476,9 @@ func (n *Night) conclude(judging error) {
 		n.Outcome = results.ErrorOutcome
 	case n.count(Undecided) > 0:
 		n.Outcome = results.Inconclusive
-	case n.count(Interrupt) > 0:
+	case n.count(Interrupt, Waiting, Running) > 0:
 		n.Outcome = results.Inconclusive
-		add("stopped before %d of %d items had come to their end", n.count(Interrupt), len(n.Items))
+		add("stopped before %d of %d items had come to their end", n.count(Interrupt, Waiting, Running), len(n.Items))
 	case ran == 0:
 		n.Outcome = results.Inconclusive
 		add("nothing was run to its end")

@@ -420,6 +420,8 @@ func TestPrune(t *testing.T) {
 		n := &Night{Schema: Schema, Suite: name, Started: began.AddDate(0, 0, i), Outcome: results.Outcome(outcome)}
 		if outcome != "-" { // else it goes on, or was killed
 			n.Finished = n.Started
+			n.Items = []Done{ran("item", Status(outcome), 1)}
+			n.Items[0].last().Run = "gone"
 		}
 		if err := n.create(root); err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ type Setting struct {
 func SettingOf(rec *results.Record) Setting {
 	s := Setting{
 		Driver: rec.Driver, Switch: rec.Switch, Scale: rec.Scale.Mode, Factor: rec.Scale.Factor,
-		Experiment: sumOf(rec.Experiment.Text), Inventory: rec.Inventory.SHA256,
+		Experiment: sumOf(rec.Experiment.Text), Inventory: rec.Inventory.Sum(),
 	}
 	last := map[string]string{} // of several for one key
 	for _, o := range rec.Overrides {

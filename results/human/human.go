@@ -223,6 +223,20 @@ func Printable(s string) string {
 	}, s)
 }
 
+// mostCell is how many letters of a name a list has room for.
+const mostCell = 60
+
+// Cell is Printable of a name in a list, which is cut where it is longer than anybody reads: every row is padded to it.
+func Cell(s string) string {
+	n := 0
+	for i := range s {
+		if n++; n > mostCell {
+			return Printable(s[:i]) + "..."
+		}
+	}
+	return Printable(s)
+}
+
 // ShortLabel keeps the last part of each dotted key: "switch.pat_ratio=0.5" is
 // "pat_ratio=0.5".
 func ShortLabel(label string) string {

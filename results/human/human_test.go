@@ -2,6 +2,7 @@ package human
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -52,6 +53,20 @@ func TestQuantity(t *testing.T) {
 	for d, want := range map[time.Duration]string{24100 * time.Millisecond: "24.1 s", 200 * time.Second: "3 min 20 s", 62 * time.Minute: "1 h 02 min"} {
 		if got := Elapsed(d); got != want {
 			t.Errorf("Elapsed(%s) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+// TestCell: a name in a list is as long as a row has room for.
+func TestCell(t *testing.T) {
+	for name, want := range map[string]string{
+		"quickstart":                          "quickstart",
+		strings.Repeat("ä", mostCell):         strings.Repeat("ä", mostCell),
+		strings.Repeat("ä", 5<<20):            strings.Repeat("ä", mostCell) + "...",
+		"a\x1b[31m" + strings.Repeat("x", 99): "a\uFFFD[31m" + strings.Repeat("x", mostCell-6) + "...",
+	} {
+		if got := Cell(name); got != want {
+			t.Errorf("%.80q, want %q", got, want)
 		}
 	}
 }

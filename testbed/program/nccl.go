@@ -1,7 +1,6 @@
 package program
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -66,10 +65,13 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 		bad     string
 		r       = &Reading{}
 	)
-	in := bufio.NewScanner(bytes.NewReader(text))
-	in.Buffer(nil, 1<<20)
-	for n := 1; in.Scan(); n++ {
-		line := strings.TrimSpace(tagged.ReplaceAllString(in.Text(), ""))
+	n := 0
+	for long := range bytes.Lines(text) {
+		if n++; len(long) > mostLine {
+			r.note("line %d has %d bytes: the first %d were read", n, len(long), mostLine)
+			long = long[:mostLine]
+		}
+		line := strings.TrimSpace(tagged.ReplaceAllString(string(long), ""))
 		fields := strings.Fields(strings.TrimPrefix(line, "#"))
 		switch {
 		case line == "" || len(fields) == 0:
@@ -103,9 +105,7 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 			}
 		}
 	}
-	switch err := in.Err(); {
-	case err != nil:
-		return nil, fmt.Errorf("nccl-tests: %w: %v", ErrOutput, err)
+	switch {
 	case columns == nil:
 		return nil, fmt.Errorf("nccl-tests: %w: no header that begins with \"size count\"%s", ErrOutput, complaint(text))
 	case len(rows) == 0:

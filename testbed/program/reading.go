@@ -95,6 +95,7 @@ const (
 	mostNotes   = 100
 	mostFigures = 10_000  // of a process
 	mostInAll   = 100_000 // of all processes of a program
+	mostLine    = 1 << 20 // bytes of a line
 )
 
 func (r *Reading) note(format string, args ...any) {

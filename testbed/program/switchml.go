@@ -1,7 +1,6 @@
 package program
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"regexp"
@@ -59,9 +58,8 @@ func CheckSwitchML(config []byte, workers int) (problems []string) {
 		"general.num_worker_threads": "4", "general.max_outstanding_packets": "256",
 	}
 	section := ""
-	in := bufio.NewScanner(bytes.NewReader(config))
-	for in.Scan() {
-		line, _, _ := strings.Cut(in.Text(), "#")
+	for text := range strings.Lines(string(config)) {
+		line, _, _ := strings.Cut(text, "#")
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]") {
 			section = strings.Trim(line, "[]") + "."

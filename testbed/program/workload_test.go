@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,26 @@ func TestLongOutput(t *testing.T) {
 	r, err := ReadNCCLText([]byte(b.String()))
 	if err != nil || len(r.Notes) > 101 || len(r.Figures) != mostFigures || !r.over {
 		t.Errorf("%v: %d notes, %d figures", err, len(r.Notes), len(r.Figures))
+	}
+}
+
+// TestLongLine: a line that nobody reads to its end is cut, and the table around it is read.
+func TestLongLine(t *testing.T) {
+	text, err := os.ReadFile("testdata/nccl-new.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := ReadNCCLText(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := append([]byte(strings.Repeat("x", 5<<20)+"\n"), text...)
+	got, err := ReadNCCLText(long)
+	if err != nil || len(got.Figures) != len(want.Figures) || !slices.Contains(got.Notes, "line 1 has 5242881 bytes: the first 1048576 were read") {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if problems := CheckSwitchML([]byte("# "+strings.Repeat("x", 1<<20)+"\n[general]\nbackend = rdma\n"), 2); slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "backend = \"\"") }) {
+		t.Errorf("a long comment: %q", problems)
 	}
 }
 

@@ -95,7 +95,11 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	}
 	topo := inv.Topology()
 	for _, l := range topo.Links {
-		ph.Figures = m.Rate(ph.Figures, "link_rate", l.Name, m.Series(study.LinkMetric(caps, inv, l), l.Name), 8, "bit/s")
+		series := m.Series(study.LinkMetric(caps, inv, l), l.Name)
+		if len(series.T) == 0 && len(topo.Links) > testbed.ManyLinks {
+			continue
+		}
+		ph.Figures = m.Rate(ph.Figures, "link_rate", l.Name, series, 8, "bit/s")
 	}
 	for _, p := range predictions {
 		ph.Figures = append(ph.Figures, figures(p, topo, base)...)

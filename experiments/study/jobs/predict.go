@@ -253,6 +253,9 @@ func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) [
 			if topo.IsHost(l.From) {
 				rate = load.Load
 			}
+			if rate == 0 && len(links) > testbed.ManyLinks {
+				continue
+			}
 			out = append(out, within(exact("link_rate", l.Name, rate, "bit/s", ""), load.Spread*load.Load))
 		}
 	}

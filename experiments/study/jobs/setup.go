@@ -153,16 +153,16 @@ func aggregatorsOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory,
 			return 0, err
 		}
 		c := float64(s.Jobs[i].Rate) / scale.Factor / study.FrameBits(s.Switch.Lanes) // packets/s
-		m := int(math.Round(s.Switch.PATRatio * c * hold))
-		if m < 1 {
+		exact := math.Round(s.Switch.PATRatio * c * hold)
+		if exact < 1 {
 			return 0, spec.Invalidf("switch.pat_ratio %v of the %.1f packets that job %s holds is less than one aggregator: "+
 				"give it a higher rate or longer cables", s.Switch.PATRatio, c*hold, j.Name)
 		}
-		if sw, ok := inv.Switch(n.Switch); ok && m > sw.Aggregators {
-			return 0, spec.Invalidf("switch.pat_ratio %v needs %d aggregators, switch %s has %d",
-				s.Switch.PATRatio, m, sw.Name, sw.Aggregators)
+		if sw, ok := inv.Switch(n.Switch); ok && exact > float64(sw.Aggregators) {
+			return 0, spec.Invalidf("switch.pat_ratio %v needs %.6g aggregators, switch %s has %d: give it a lower one",
+				s.Switch.PATRatio, exact, sw.Name, sw.Aggregators)
 		}
-		return m, nil
+		return int(exact), nil
 	}
 	return 0, spec.Invalidf("switch.pat_ratio: no switch aggregates for job %s", j.Name)
 }
