@@ -21,7 +21,6 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/remote"
@@ -92,8 +91,8 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 	r.Progress("report", "", 0)
 	r.looking.end()
 	_ = r.dir.Flush() // Close says why not
-	if at, cut := r.dir.Cut(); cut {
-		r.Warn(fmt.Sprintf("the disk was full: %s ends at %s; figures are drawn from all samples", results.SamplesFile, human.Quantity(at, "s")))
+	if short := r.dir.Shortened(); short != "" {
+		r.Warn(short)
 	}
 	r.rec.Finished = time.Now().UTC()
 	r.Timing("total", began)

@@ -249,6 +249,15 @@ func (d *Dir) Cut() (t float64, cut bool) {
 	return d.first, d.cut
 }
 
+// Shortened says that the disk was full, and from when on it has no samples; empty: it has all.
+func (d *Dir) Shortened() string {
+	at, cut := d.Cut()
+	if !cut {
+		return ""
+	}
+	return fmt.Sprintf("the disk was full: %s ends at %s; figures are drawn from all samples", SamplesFile, human.Quantity(at, "s"))
+}
+
 // write writes what is pending. Where there is no room for all of it, whole lines stay.
 func (d *Dir) write() error {
 	if len(d.pending) == 0 {
