@@ -396,7 +396,7 @@ func (b *problem) unshared(j *JobPlan, n int, r *flow.Result) string {
 	own := b.Jobs[n].Crossing(&r.Jobs[n], at.Index)
 	for i := range b.Jobs {
 		other := b.Jobs[i].Crossing(&r.Jobs[i], at.Index)
-		if i == n || other == 0 || b.c.Queue == "flows" && math.Abs(own-other) < alike*own {
+		if i == n || other == 0 || r.Jobs[i].Rate == 0 || b.c.Queue == "flows" && math.Abs(own-other) < alike*own {
 			continue
 		}
 		return fmt.Sprintf("switch.queue is %q, and job %s shares %s with others: what each gets there is predicted for a queue for each job (\"fair\") only",
