@@ -390,7 +390,8 @@ const alike = 0.05
 // unshared says of the link that holds b's n-th job back why it is not shared as is predicted: by a queue for each job.
 func (b *problem) unshared(j *JobPlan, n int, r *flow.Result) string {
 	at := r.Jobs[n].Bottleneck
-	if b.c.Queue == "" || b.c.Queue == "fair" || at.Kind != flow.ByLink {
+	aimd := b.c.Senders[j.Name].Control == "aimd" // shares links as if these were fair, says the model
+	if b.c.Queue == "" || b.c.Queue == "fair" || aimd || at.Kind != flow.ByLink {
 		return ""
 	}
 	own := b.Jobs[n].Crossing(&r.Jobs[n], at.Index)
