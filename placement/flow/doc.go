@@ -74,8 +74,9 @@
 // comes about, as a draw of the run says; round trips, by .5 % of what was calibrated). Some
 // settings have several ways to go on and chance decides. A job of the same rate that joined one
 // had all of a memory in one run, none in the next, and a half in another, as followed runs have it
-// too: such a phase is held to the one of the runs in which all goodputs, shares and loads came as they were measured, within
-// half a tolerance (Result.Each), and where there is none it is undecided (INA-VARIES). Others have one way, and leave it when they are
+// too: such a phase is held to the one of the runs in which all goodputs, shares and loads came as
+// they were measured, within half a tolerance (Result.Each), and where there is none it is undecided
+// (INA-VARIES). Others have one way, and leave it when they are
 // pushed. Under linear, windows of 969 found each a slot of 726, as most of each waited in its
 // worker's own queue, until a worker stood still for a fifth of a round trip; then the others took
 // each other's slots for good, and 12.8 Mbit/s became 4.2. Where a followed phase is less than

@@ -280,13 +280,12 @@ func (j *Job) aggregates(n *Node) bool {
 func (j *Job) Crossing(r *JobResult, link int) (packets float64) {
 	below := j.below()
 	for k := range j.Nodes {
-		if nd := &j.Nodes[k]; nd.Up == link && (j.Ring != nil || k >= len(r.Up)) {
-			packets++
-		} else if nd.Up == link {
+		switch nd := &j.Nodes[k]; {
+		case nd.Up == link && j.Ring == nil && k < len(r.Up):
 			packets += r.Up[k]
-		} else if nd.Down == link && j.Kind == Unicast {
+		case nd.Down == link && j.Kind == Unicast:
 			packets += below[k]
-		} else if nd.Down == link {
+		case nd.Up == link, nd.Down == link:
 			packets++
 		}
 	}

@@ -82,11 +82,11 @@ func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Invent
 		}
 	}
 	if s.Switch.Addressing == "atp" {
-		w.Slots = s.Switch.Slots
-		if s.Switch.SlotsRatio > 0 {
-			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(memory(plan.Jobs[i], inv, aggregators))))
+		m := memory(plan.Jobs[i], inv, aggregators)
+		if w.Slots = s.Switch.Slots; s.Switch.SlotsRatio > 0 {
+			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(m)))
 		}
-		if m := memory(plan.Jobs[i], inv, aggregators); s.Switch.Slots > m && m > 0 {
+		if s.Switch.Slots > m && m > 0 {
 			return w, spec.Invalidf("job %s: switch.slots is %d, and a switch that adds up for it has %s: write at most that, or slots_ratio",
 				j.Name, s.Switch.Slots, human.Plural(m, "aggregator"))
 		}

@@ -27,10 +27,13 @@ func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span i
 	}
 	several := false // states
 	found := func(p *placement.Prediction) bool {
-		draw := func(one *placement.Prediction) []results.Figure { return figures(one, topo, base) }
-		several = several || slices.ContainsFunc(p.Each, func(one *placement.Prediction) bool { return distance(draw(one), mean) > 1 })
-		ph.State = state(ph, mean, p.Each, draw)
-		return ph.State != ""
+		var runs [][]results.Figure
+		for _, one := range p.Each {
+			runs = append(runs, figures(one, topo, base))
+		}
+		others := elsewhere(runs, mean)
+		several = several || len(others) > 0
+		return hold(ph, others, len(runs))
 	}
 	if found(p) {
 		return nil
@@ -43,7 +46,7 @@ func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span i
 		return nil
 	}
 	t := obs.timeline
-	covers := func(s placement.Schedule, less bool) (state, between bool, err error) {
+	covers := func(s placement.Schedule, less bool) (held, between bool, err error) {
 		other, err := r.replay(setup, base, s)
 		if err != nil || other == nil {
 			return false, false, err
@@ -52,8 +55,8 @@ func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span i
 	}
 	shaken := t.schedule(base, r.pace(t))
 	shaken.Lag.Hitch = longest / 2
-	switch state, between, err := covers(shaken, true); {
-	case err != nil || state:
+	switch held, between, err := covers(shaken, true); {
+	case err != nil || held:
 		return err
 	case between:
 		ph.Unlike = fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
@@ -67,16 +70,16 @@ func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span i
 			still += x.Held
 		}
 	}
-	state, between := false, false
+	held, between := false, false
 	apart := t.schedule(base, r.pace(t))
 	if stood > 0 && scatter(apart, setup, r.Testbed().Inventory(), ph) {
 		var err error
-		if state, between, err = covers(apart, false); err != nil {
+		if held, between, err = covers(apart, false); err != nil {
 			return err
 		}
 	}
 	switch {
-	case state:
+	case held:
 	case between:
 		ph.Unlike = fmt.Sprintf("what jobs get that index a memory by PSN depends on how far apart they are, which changes where somebody stands still, as happened %d times: they may be where this was measured; under another switch.addressing, pool or hash, they have one state", stood)
 	case several && still > longest:
@@ -90,25 +93,30 @@ func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span i
 // chosen among many.
 const joint = 0.5
 
-// state finds, among runs, the one in which goodputs, shares and loads of links came together as they were measured in a
-// phase, and holds the phase to it instead of to the mean of the runs. It says so; empty: there is none. What is no further
-// from the mean than a tolerance is no other state.
-func state(ph *results.Phase, mean []results.Figure, runs []*placement.Prediction, draw func(*placement.Prediction) []results.Figure) string {
+// elsewhere are those of runs that are further from their mean than a tolerance: they are in another state.
+func elsewhere(runs [][]results.Figure, mean []results.Figure) [][]results.Figure {
+	return slices.DeleteFunc(slices.Clone(runs), func(one []results.Figure) bool { return distance(one, mean) <= 1 })
+}
+
+// hold finds, among the figures of runs in other states than the mean, those of the one in which goodputs, shares and loads of
+// links came together as they were measured in a phase, and holds the phase to them instead of to the mean of so many
+// runs. It reports false where there is none.
+func hold(ph *results.Phase, others [][]results.Figure, runs int) bool {
 	got := counted(ph.Figures)
 	var nearest []results.Figure
 	least := joint
-	for _, p := range runs {
-		one := draw(p)
-		if d := distance(got, one); d <= least && distance(one, mean) > 1 {
+	for _, one := range others {
+		if d := distance(got, one); d <= least {
 			least, nearest = d, one
 		}
 	}
 	if nearest == nil {
-		return ""
+		return false
 	}
 	first := slices.IndexFunc(ph.Figures, byOccupancy)
 	ph.Figures = slices.Insert(slices.DeleteFunc(ph.Figures, byOccupancy), first, nearest...)
-	return fmt.Sprintf("the setting has more than one state: it is held to that of one of %d runs that were followed, which differ", len(runs))
+	ph.State = fmt.Sprintf("the setting has more than one state: it is held to that of one of %d runs that were followed, which differ", runs)
+	return true
 }
 
 // counted are the figures that no one predicted.

@@ -56,18 +56,14 @@ func TestState(t *testing.T) {
 		}
 		other := results.Figure{Metric: "goodput", Of: "A", Value: 200, Kind: results.Predicted, Predictor: "waterfill"}
 		ph.Figures = append(append(ph.Figures, mean...), other)
-		runs := map[*placement.Prediction][]results.Figure{{}: first, {}: second, {}: near, {}: none}
-		var all []*placement.Prediction
-		for p := range runs {
-			all = append(all, p)
-		}
-		why := state(ph, mean, all, func(p *placement.Prediction) []results.Figure { return runs[p] })
+		runs := [][]results.Figure{first, second, near, none}
+		found := hold(ph, elsewhere(runs, mean), len(runs))
 		held := c.held
 		if held == nil {
 			held = mean
 		}
-		if said := strings.Contains(why, "one of 4 runs"); said != (c.held != nil) {
-			t.Errorf("%s: %q", c.name, why)
+		if said := strings.Contains(ph.State, "one of 4 runs"); said != (c.held != nil) || said != found {
+			t.Errorf("%s: %v, %q", c.name, found, ph.State)
 		}
 		if len(ph.Figures) != 2*len(mean)+1 {
 			t.Errorf("%s: %d figures", c.name, len(ph.Figures))
