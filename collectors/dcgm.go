@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
@@ -35,8 +38,9 @@ type dcgmValue struct {
 	of    string
 	field int
 	last  float64
-	known bool // last is there
-	grew  int  // times, without a fall
+	at    time.Time // when last was said
+	known bool      // last is there
+	grew  int       // times, without a fall
 	kind  dcgmKind
 }
 
@@ -101,9 +105,11 @@ func (d *DCGM) samples() []results.Sample {
 	host := d.s.client.String()
 	var out []results.Sample
 	totals, known := 0.0, false
-	for _, f := range dcgmFields { // in order of fields, then as GPUs came
-		for _, v := range d.seen {
-			if dcgmFields[v.field] != f || !v.known {
+	keys := slices.Sorted(maps.Keys(d.seen))
+	for _, f := range dcgmFields { // in order of fields, then of GPUs' names
+		for _, key := range keys {
+			v := d.seen[key]
+			if dcgmFields[v.field] != f || !v.known || time.Since(v.at) > stale {
 				continue
 			}
 			s := results.Sample{Source: "host " + host, Metric: f.metric, Of: v.of, Value: v.last, Unit: "1", Gauge: true}
@@ -170,7 +176,7 @@ func (h *dcgmValue) read(v float64) {
 			h.kind, h.grew = total, totalAfter
 		}
 	}
-	h.last, h.known = v, true
+	h.last, h.at, h.known = v, time.Now(), true
 }
 
 // parseDCGM reads a line of `dcgmi dmon`: an entity, "GPU 0", and a value for each field

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
@@ -25,10 +26,12 @@ import (
 type GPU struct {
 	s     *stream
 	query []gpuField
+	lacks string            // a field of the query that this nvidia-smi says that it does not know
 	rows  map[uint64]gpuRow // the latest, by GPU
 }
 
 type gpuRow struct {
+	at      time.Time
 	samples []results.Sample
 	err     error
 }
@@ -77,11 +80,12 @@ var notAField = regexp.MustCompile(`Field "([^"]*)" is not a valid field`)
 
 // fix gives a field that this nvidia-smi does not know its other name, or does without it.
 func (g *GPU) fix(err error) bool {
-	m := notAField.FindStringSubmatch(err.Error())
-	if m == nil {
-		return false
+	name := g.lacks
+	g.lacks = ""
+	if m := notAField.FindStringSubmatch(err.Error()); name == "" && m != nil { // on stderr
+		name = m[1]
 	}
-	i := slices.IndexFunc(g.query, func(f gpuField) bool { return f.names[0] == m[1] })
+	i := slices.IndexFunc(g.query, func(f gpuField) bool { return f.names[0] == name })
 	if i < 0 {
 		return false
 	}
@@ -109,21 +113,27 @@ func (g *GPU) Collect(ctx context.Context) ([]results.Sample, error) {
 	var out []results.Sample
 	var errs []error
 	for _, i := range slices.Sorted(maps.Keys(g.rows)) {
-		out = append(out, g.rows[i].samples...)
-		errs = append(errs, g.rows[i].err)
+		row := g.rows[i]
+		if silent := time.Since(row.at); silent > stale {
+			errs = append(errs, blame.Host(g.s.client.String(), fmt.Errorf("nvidia-smi has said nothing of GPU %d for %v", i, silent.Round(time.Second))))
+			continue
+		}
+		out = append(out, row.samples...)
+		errs = append(errs, row.err)
 	}
 	return out, errors.Join(errs...)
 }
 
 func (g *GPU) take(line string) error {
-	if strings.TrimSpace(line) == "" {
-		return nil
+	if m := notAField.FindStringSubmatch(line); m != nil {
+		g.lacks = m[1]
+		return blame.Host(g.s.client.String(), fmt.Errorf("nvidia-smi knows no field %.40q", m[1]))
 	}
 	i, samples, err := parseGPU(g.s.client.String(), line, g.query)
 	if err != nil && len(samples) == 0 {
 		return err
 	}
-	g.rows[i] = gpuRow{samples, err}
+	g.rows[i] = gpuRow{time.Now(), samples, err}
 	return nil
 }
 

@@ -1,8 +1,10 @@
 package collectors
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os/exec"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -129,7 +132,8 @@ func TestGPUHere(t *testing.T) {
 func TestGPU(t *testing.T) {
 	const smi = `
 case "$1" in
-*pcie.link.gen.gpucurrent*) echo 'Field "pcie.link.gen.gpucurrent" is not a valid field to query.'; echo 'Field "pcie.link.gen.gpucurrent" is not a valid field to query.' >&2; exit 2;;
+*pcie.link.gen.gpucurrent*) echo 'Field "pcie.link.gen.gpucurrent" is not a valid field to query.'; exit 2;;
+*clocks_event*) echo "Field \"${1##*,}\" is not a valid field to query."; exit 2;;
 *clocks_*) echo "Field \"${1##*,}\" is not a valid field to query." >&2; exit 2;;
 --query-gpu=index,utilization.gpu,utilization.memory,memory.used,power.draw,temperature.gpu,clocks.sm,pcie.link.gen.current) ;;
 *) exit 3;;
@@ -157,7 +161,7 @@ while echo "0, 50, 1, 2, 3, 4, 5, 4"; do sleep 0.05; done`
 		"echo No devices were found":                "no GPU",
 		"echo driver mismatch >&2; exit 9":          "driver mismatch",
 		"echo 0, 1; exit 1":                         "2 columns instead of 9",
-		"echo Field \\\"x\\\" is not a valid field": `columns instead of 9`,
+		"echo Field \\\"x\\\" is not a valid field": `knows no field "x"`,
 	} {
 		c := connect(t, map[string]string{"nvidia-smi": script})
 		g := NewGPU(c)
@@ -168,6 +172,58 @@ while echo "0, 50, 1, 2, 3, 4, 5, 4"; do sleep 0.05; done`
 		if err := g.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// What was said of a GPU counts for a while: of one that is gone nothing is said any more.
+func TestGPUGone(t *testing.T) {
+	c := connect(t, map[string]string{"nvidia-smi": `echo "1, 50, 1, 2, 3, 4, 5, 4, 0"
+while echo "0, 50, 1, 2, 3, 4, 5, 4, 0"; do sleep 0.05; done`})
+	g := NewGPU(c)
+	defer g.Close()
+	if samples, err := until(t, g, anything); err != nil || len(samples) < len(gpuFields) {
+		t.Fatalf("%d samples, %v", len(samples), err)
+	}
+	samples, err := until(t, g, func(_ []results.Sample, err error) bool { return err != nil })
+	if !strings.Contains(err.Error(), "nothing of GPU 1 for") || len(samples) != len(gpuFields) || samples[0].Of != "h1/gpu0" {
+		t.Errorf("%v, %v", samples, err)
+	}
+}
+
+// A program that never says anything of use is no silence of the GPU's.
+func TestSilentProgram(t *testing.T) {
+	for script, says := range map[string]string{"exec sleep 60": "nvidia-smi has said nothing for", "while echo 0, 1; do sleep 0.05; done": "2 columns instead of 9"} {
+		g := NewGPU(connect(t, map[string]string{"nvidia-smi": script}))
+		if _, err := g.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+		g.s.mu.Lock()
+		g.s.tried = time.Now().Add(-first - time.Second)
+		g.s.mu.Unlock()
+		if _, err := g.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", script, err)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// slowHost starts nothing before whoever asks has given up.
+type slowHost struct{ hosts.Host }
+
+func (slowHost) Start(ctx context.Context, argv []string, stderr io.Writer) (*hosts.Process, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A reading ends with its time, also if a program cannot be started.
+func TestSlowStart(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := NewGPU(slowHost{connect(t, nil)}).Collect(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
 
@@ -263,6 +319,9 @@ while echo "GPU 0 $i 5 $((i % 2)) N/A 0.5 0.25"; do i=$((i + 1)); sleep 0.01; do
 	got, err := until(t, d, func(s []results.Sample, err error) bool { return len(s) >= 5 || err != nil })
 	if err != nil {
 		t.Fatal(err)
+	}
+	if again := d.samples(); !slices.EqualFunc(got, again, func(a, b results.Sample) bool { return a.Metric == b.Metric && a.Of == b.Of }) {
+		t.Errorf("%v, then %v", got, again)
 	}
 	for metric, want := range map[string]results.Sample{
 		"gpu_pcie_tx_bytes":  {Unit: "B"},

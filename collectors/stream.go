@@ -25,17 +25,20 @@ type stream struct {
 	mu      sync.Mutex
 	process *hosts.Process
 	tried   time.Time // to start it
-	fresh   time.Time // when it last said something
+	fresh   time.Time // when it last said something that take took
+	odd     error     // what take did not take last
 	ended   error     // why it is not running; nil: it is, or was never started
 
 	reading sync.WaitGroup
 }
 
 // again is how long a program that ended is left alone; stale, how long one may be silent
-// before what it said no longer counts.
+// before what it said no longer counts; first, how long before its first line: nvidia-smi
+// may set every GPU up before that.
 const (
 	again = 10 * time.Second
 	stale = 3 * time.Second
+	first = 30 * time.Second
 )
 
 // live makes sure that the program runs, and returns with mu held. An error says why
@@ -43,9 +46,14 @@ const (
 // the host does not have is ErrNoData.
 func (s *stream) live(ctx context.Context) error {
 	s.mu.Lock()
+	since, patience := s.fresh, stale
+	if since.IsZero() {
+		since, patience = s.tried, first
+	}
 	switch {
-	case s.process != nil && !s.fresh.IsZero() && time.Since(s.fresh) > stale:
-		return blame.Host(s.client.String(), fmt.Errorf("%s has said nothing for %v", s.argv()[0], time.Since(s.fresh).Round(time.Second)))
+	case s.process != nil && time.Since(since) > patience:
+		err := blame.Host(s.client.String(), fmt.Errorf("%s has said nothing for %v", s.argv()[0], time.Since(since).Round(time.Second)))
+		return errors.Join(err, s.odd)
 	case s.process != nil || errors.Is(s.ended, ErrNoData), time.Since(s.tried) < again:
 		return s.ended
 	}
@@ -53,24 +61,36 @@ func (s *stream) live(ctx context.Context) error {
 }
 
 func (s *stream) start(ctx context.Context) error {
-	s.tried, s.ended, s.fresh = time.Now(), nil, time.Time{}
-	p, err := s.client.Start(context.WithoutCancel(ctx), s.argv(), nil)
+	s.tried, s.ended, s.odd, s.fresh = time.Now(), nil, nil, time.Time{}
+	// The program outlives this reading; its start does not.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	started := context.AfterFunc(ctx, end)
+	p, err := s.client.Start(life, s.argv(), nil)
+	if !started() && err == nil {
+		err = errors.Join(context.Cause(ctx), p.Close())
+	}
 	if err != nil {
+		end()
 		s.ended = err
 		return err
 	}
 	s.process = p
-	s.reading.Go(func() { s.read(p) })
+	s.reading.Go(func() {
+		defer end()
+		s.read(p)
+	})
 	return nil
 }
 
 func (s *stream) read(p *hosts.Process) {
-	var odd error
 	in := bufio.NewScanner(p.Stdout)
 	for in.Scan() {
+		if strings.TrimSpace(in.Text()) == "" {
+			continue
+		}
 		s.mu.Lock()
 		if err := s.take(in.Text()); err != nil {
-			odd = err
+			s.odd = err
 		} else {
 			s.fresh = time.Now()
 		}
@@ -87,10 +107,10 @@ func (s *stream) read(p *hosts.Process) {
 	switch {
 	case errors.As(err, &run) && (run.Exit == 127 || run.Exit == 126): // 126 where PATH has directories that are closed to us
 		s.ended = blame.Host(s.client.String(), fmt.Errorf("no %s: %w", s.argv()[0], ErrNoData))
-	case odd != nil && errors.Is(odd, ErrNoData):
-		s.ended = odd
+	case errors.Is(s.odd, ErrNoData):
+		s.ended = s.odd
 	default:
-		s.ended = blame.Host(s.client.String(), fmt.Errorf("%s ended: %w", s.argv()[0], errors.Join(err, odd)))
+		s.ended = blame.Host(s.client.String(), fmt.Errorf("%s ended: %w", s.argv()[0], errors.Join(err, s.odd)))
 		if s.fix != nil && s.fix(s.ended) {
 			s.ended, s.tried = nil, time.Time{}
 		}
