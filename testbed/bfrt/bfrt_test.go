@@ -3,14 +3,19 @@ package bfrt_test
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/inabench/inabench/testbed/bfrt"
+	"github.com/inabench/inabench/testbed/bfrt/bfrtpb"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/dataplane/dataplanetest"
 	"github.com/inabench/inabench/testbed/p4"
@@ -337,4 +342,67 @@ func FuzzInfo(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What runs in some of the pipes is not kept where it is to run in others.
+func TestKeepPipes(t *testing.T) {
+	s, _ := serve(t)
+	for i, tt := range []struct {
+		pipes []uint32
+		kept  bool
+	}{{[]uint32{0}, false}, {[]uint32{0}, true}, {[]uint32{0, 1}, false}, {nil, true}, {[]uint32{0}, false}, {nil, false}} {
+		p := pipeline()
+		cfg, err := bfrt.ParseConfig(p.DeviceConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Profiles[0].Pipes = tt.pipes
+		p.DeviceConfig, p.Keep = cfg.Marshal(), true
+		c := dial(t, s, options())
+		if err := c.Push(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if c.Loaded().Kept != tt.kept {
+			t.Errorf("push %d, pipes %v: %+v, want kept %v", i+1, tt.pipes, c.Loaded(), tt.kept)
+		}
+		c.HangUp()
+	}
+}
+
+// deafServer subscribes its clients, and says nothing of what the switch runs.
+type deafServer struct {
+	bfrtpb.UnimplementedBfRuntimeServer
+}
+
+func (deafServer) StreamChannel(s bfrtpb.BfRuntime_StreamChannelServer) error {
+	in, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	if err := s.Send(&bfrtpb.StreamMessageResponse{Update: &bfrtpb.StreamMessageResponse_Subscribe{Subscribe: in.GetSubscribe()}}); err != nil {
+		return err
+	}
+	<-s.Context().Done()
+	return nil
+}
+
+func (deafServer) GetForwardingPipelineConfig(ctx context.Context, _ *bfrtpb.GetForwardingPipelineConfigRequest) (*bfrtpb.GetForwardingPipelineConfigResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A server that is stuck behind its subscription is not waited for without an end.
+func TestDialDeaf(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	bfrtpb.RegisterBfRuntimeServer(srv, deafServer{})
+	go srv.Serve(lis)
+	defer srv.Stop()
+	_, err = bfrt.Dial(t.Context(), "tor1", lis.Addr().String(), 0, bfrt.Options{Options: dataplane.Options{DialTimeout: 200 * time.Millisecond, CallTimeout: 200 * time.Millisecond}})
+	if err == nil || !strings.Contains(err.Error(), "tor1") || status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("%v", err)
+	}
 }

@@ -107,9 +107,16 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*
 	}
 	err = c.session.Open(ctx, c.opt.Options, c.stream)
 	if err == nil {
-		if now, e := c.running(ctx); e == nil { // an error is said by whoever needs it
-			err = c.free(ctx, now)
+		call, cancel := context.WithTimeout(ctx, c.opt.CallTimeout+c.opt.DialTimeout) // of an answer, and of whoever is bound
+		now, e := c.running(call)
+		switch {
+		case e == nil:
+			err = c.free(call, now)
+		case call.Err() != nil:
+			err = e
+		default: // it is said by whoever needs it
 		}
+		cancel()
 	}
 	if err != nil {
 		c.hangUp()

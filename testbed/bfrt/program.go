@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,6 +105,19 @@ func (c Config) Cookie() uint64 {
 	h := fnv.New64a()
 	h.Write(c.Marshal())
 	return h.Sum64()
+}
+
+// samePipes says whether a program is to run where it runs. One that is to run in all pipes, a server tells with all of
+// them; no chip has a single one.
+func (c Config) samePipes(runs Config) bool {
+	if len(c.Profiles) != 1 || len(runs.Profiles) != 1 {
+		return true // as their cookies are the same
+	}
+	want, has := c.Profiles[0].Pipes, runs.Profiles[0].Pipes
+	if len(want) == 0 {
+		return len(has) != 1
+	}
+	return slices.Equal(want, has)
 }
 
 // program is a program that a switch runs: its tables, by what they are to INA.
@@ -213,7 +227,7 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 		return c.fail(op, err)
 	}
 	if programs := programs(now); p.Keep && len(programs) == 1 {
-		if runs, err := configOf(programs[0]); err == nil && runs.Cookie() == loaded.Cookie {
+		if runs, err := configOf(programs[0]); err == nil && runs.Cookie() == loaded.Cookie && cfg.samePipes(runs) {
 			if err := errors.Join(c.bind(ctx, cfg.Program), c.locate(ctx, prog)); err != nil {
 				return c.fail(op, err)
 			}
