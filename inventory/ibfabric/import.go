@@ -352,6 +352,9 @@ func (f *Fabric) Remarks() (out []string) {
 		if laneIndex(p.Could.Lane) > laneIndex(l.Speed.Lane) {
 			out = append(out, fmt.Sprintf("%s to %s runs at %v; both ends could %s", f.portName(l.A), f.portName(l.B), l.Speed, p.Could.Lane))
 		}
+		if w := l.Speed.Width; w > 0 && w < 4 && p.Could.Width > w { // no cable has 12 lanes, whatever both ends could
+			out = append(out, fmt.Sprintf("%s to %s runs at %v; both ends could %dx", f.portName(l.A), f.portName(l.B), l.Speed, p.Could.Width))
+		}
 		if p.State != "" && p.State != "Active" {
 			idle++
 			state = p.State

@@ -88,6 +88,13 @@ func TestLines(t *testing.T) {
 		t.Error(got)
 	}
 
+	// A cable of which one lane is left.
+	f = read(`0xb8599f0300100200 "                         leaf3"      3    1[  ] ==( 1X      25.78125 Gbps Active/  LinkUp)==>  0x98039b0300200041     13    1[  ] "host4 HCA-1" ( Could be 4X )
+`)
+	if got := strings.Join(f.Remarks(), "\n"); !strings.Contains(got, "runs at 1xEDR; both ends could 4x") {
+		t.Error(got)
+	}
+
 	// The numbers of opensm-subnet.lst are hexadecimal, and devices differ in byte order.
 	f = read(`{ SW Ports:29 SystemGUID:b8599f0300100000 NodeGUID:b8599f0300100000 PortGUID:b8599f0300100000 VenID:0002C9 DevID:D2F0 Rev:000000A1 {leaf1} LID:0010 PN:29 } { CA Ports:01 SystemGUID:b8599f0300100000 NodeGUID:b8599f0300100008 PortGUID:b8599f0300100009 VenID:000002C9 DevID:CF090000 Rev:000000A1 {anything} LID:0014 PN:01 } PHY=4x LOG=INI SPD=100
 `)
