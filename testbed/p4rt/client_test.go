@@ -665,6 +665,36 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// TestDeleteByKey: a job goes with its group for resends, whatever its way up is called here.
+func TestDeleteByKey(t *testing.T) {
+	r := &recorder{mute: make(chan struct{})}
+	close(r.mute)
+	o := p4rt.Options{Options: dataplane.Options{Ports: map[uint32]uint32{1: 301, 2: 302}}}
+	c, err := p4rt.Dial(t.Context(), "tor1", r.serve(t), device, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	info, config, _, err := p4.BMv2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Push(t.Context(), dataplane.Pipeline{Info: info, DeviceConfig: config}); err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	r.calls = nil
+	r.mu.Unlock()
+	if err := c.Delete(t.Context(), dataplane.Batch{Jobs: []ina.JobEntry{{Job: 7}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(slices.DeleteFunc(slices.Clone(r.calls), func(s string) bool { return !strings.HasPrefix(s, "DELETE") })); n != 2 {
+		t.Errorf("%q, want an entry and a group deleted", r.calls)
+	}
+}
+
 // TestSilentSwitch: a switch that keeps its connection but answers nothing is lost.
 func TestSilentSwitch(t *testing.T) {
 	r := &recorder{mute: make(chan struct{})}

@@ -66,7 +66,7 @@ func (c *Client) items(b dataplane.Batch, keys bool) ([]item, error) {
 			e.UpPort, err = c.opt.Own(e.UpPort)
 		}
 		// A program may need a multicast group of its own for what a resend pushes out.
-		if m := pipe.EncodeResends(e, keys); m != nil && err == nil {
+		if m := pipe.EncodeResends(e, keys); m != nil && (keys || err == nil) {
 			out = append(out, item{fmt.Sprintf("resends of job %d", e.Job), groupEntity(m)})
 		}
 		var te *p4v1.TableEntry
