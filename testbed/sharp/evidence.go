@@ -555,9 +555,12 @@ func CheckVariable(name, value string) (problem, hint string) {
 			return name + "=" + value + " turns the SHARP plugin off", "leave it out"
 		}
 	case "NCCL_ALGO":
+		if strings.Contains(value, "^") {
+			return "NCCL_ALGO=" + value + " excludes algorithms: nothing says which NCCL uses then", "leave it out: NCCL uses SHARP where it can"
+		}
 		up := strings.ToUpper(value) // since 2.24 also "allreduce:collnetdirect,ring;allgather:ring"
 		names := strings.FieldsFunc(up, func(r rune) bool { return r == ',' || r == ';' || r == ':' })
-		if !slices.ContainsFunc(names, func(n string) bool { return n == "NVLS" || strings.HasPrefix(n, "COLLNET") }) || strings.HasPrefix(up, "^") {
+		if !slices.ContainsFunc(names, func(n string) bool { return n == "NVLS" || strings.HasPrefix(n, "COLLNET") }) {
 			return "NCCL_ALGO=" + value + " leaves no algorithm that uses SHARP", "leave it out: forcing one makes jobs crash whose other collectives lack it"
 		}
 	case "NCCL_IB_HCA":
