@@ -329,6 +329,18 @@ func within(t *testing.T, limit time.Duration, f func()) {
 	}
 }
 
+// inquiry notes whether who asks first why a process has failed can still be answered.
+type inquiry struct {
+	Hosts
+	once sync.Once
+	over error
+}
+
+func (q *inquiry) Why(ctx context.Context, err error) error {
+	q.once.Do(func() { q.over = ctx.Err() })
+	return q.Hosts.Why(ctx, err)
+}
+
 // TestLosses loses one part of a testbed after the other in the midst of two jobs. A third
 // one has ended before: what is known of it is kept. The error says who was lost, and the
 // testbed is as good as before.
@@ -363,6 +375,8 @@ func TestLosses(t *testing.T) {
 
 			cfg := b.config(c.mode, control)
 			cfg.Agent.Timeout = 20 * time.Second // twice the patience: who does not report is asked about before others give it up
+			asked := &inquiry{Hosts: cfg.Hosts}
+			cfg.Hosts = asked
 			var seen log
 			var lost time.Time
 			cfg.Sample = func(_ context.Context, reports []results.Sample) error {
@@ -389,6 +403,9 @@ func TestLosses(t *testing.T) {
 			}
 			if c.is != nil && !errors.Is(err, c.is) || strings.Count(err.Error(), "\n") > 0 {
 				t.Errorf("error %q, want %v and no more", err, c.is)
+			}
+			if asked.over != nil && c.is == nil {
+				t.Errorf("what befell the rank was asked with a context that was over: %v", asked.over)
 			}
 			if len(out) != 3 {
 				t.Fatalf("%d outcomes", len(out))

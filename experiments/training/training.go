@@ -290,11 +290,11 @@ func (r *runner) start(ctx context.Context, jobs []*entry) error {
 		}
 		return g.Wait()
 	}
-	err := each(func(ctx context.Context, e *entry) (err error) {
+	err := each(func(_ context.Context, e *entry) (err error) {
 		c := r.Agent
 		c.Job, c.Name, c.Pattern, c.Speed, c.Steps = e.ID, e.Name, &e.Pattern, e.Speed, e.Steps
 		if c.Controller, c.SharingController, err = r.Controller.Addresses(e.On[0]); err == nil {
-			e.ranks, err = r.launch(ctx, e.Name, e.On, c)
+			e.ranks, err = r.launch(ctx, e.Name, e.On, c) // with the run's context: ranks are watched for longer than this takes
 		}
 		return err
 	})
