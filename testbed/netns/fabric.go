@@ -374,7 +374,11 @@ func (f *Fabric) ready(ctx context.Context, i int) error {
 
 // watchProcess notices when a process dies by itself.
 func (f *Fabric) watchProcess(p *process) {
-	<-p.exited
+	select {
+	case <-p.exited:
+	case <-f.closing: // whatever runs by then is waited for by stop, which gives up
+		return
+	}
 	select {
 	case <-f.closing:
 		return

@@ -73,3 +73,25 @@ func TestStopKills(t *testing.T) {
 		t.Error("it is still there")
 	}
 }
+
+// TestCloseGivesUp: a process that survives a kill, as one does that waits for a dead disk, is named; nobody waits for its end.
+func TestCloseGivesUp(t *testing.T) {
+	p, err := startProcess("/bin/sh", "host stuck", 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.exited
+	stuck := &process{name: p.name, cmd: p.cmd, stdin: p.stdin, exited: make(chan struct{})}
+	f := &Fabric{procs: []*process{stuck}, closing: make(chan struct{}), failed: make(chan struct{})}
+	f.watch.Go(func() { f.watchProcess(stuck) })
+	closed := make(chan error, 1)
+	go func() { closed <- f.Close(t.Context()) }()
+	select {
+	case err := <-closed:
+		if err == nil || !strings.Contains(err.Error(), "host stuck") {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it is waited for")
+	}
+}
