@@ -120,9 +120,10 @@ const (
 	// grace is how long a node may take to say why it ends, when another one has said so
 	// of itself.
 	grace = time.Second
-	// endTimeout bounds the end of everything.
-	endTimeout = 20 * time.Second
 )
+
+// endTimeout bounds the end of everything. Tests shorten it.
+var endTimeout = 20 * time.Second
 
 // Run runs jobs until the last one has left. It returns what was seen also with an error, which
 // names the node and its host; nothing runs any more then.

@@ -315,3 +315,42 @@ func TestMasterSaysNonsense(t *testing.T) {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 }
+
+// lateBed is one with a host that answers late, and one that does not.
+type lateBed struct {
+	*bed
+	answers chan struct{}
+}
+
+func (b *lateBed) Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error) {
+	switch host {
+	case "h5":
+		return nil, errors.New("no such host")
+	case "h6":
+		<-b.answers
+	}
+	return b.bed.Launch(context.WithoutCancel(ctx), host, verb, config)
+}
+
+// What a host starts when all is over is ended, and waited for.
+func TestStartsTooLate(t *testing.T) {
+	was := deploy.SetEndTimeout(200 * time.Millisecond)
+	defer deploy.SetEndTimeout(was)
+	b := &lateBed{newBed(t), make(chan struct{})}
+	cfg := b.config(true)
+	cfg.Hosts = b
+	time.AfterFunc(time.Second, func() { close(b.answers) })
+	done := make(chan error, 1)
+	go func() {
+		_, err := deploy.Run(t.Context(), cfg, []deploy.Job{newJob("A", 2, 3, 1000, 1000)})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "no such host") {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end")
+	}
+}

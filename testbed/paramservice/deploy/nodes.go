@@ -60,6 +60,11 @@ func begin[E any](ctx context.Context, p *process, launch func() (*hosts.Process
 			}
 			return nil
 		})
+		select {
+		case <-p.r.over: // nobody is left who could end it
+			_ = proc.Close()
+		default:
+		}
 		hosts.Listen(p.Talk, func(e *E) {
 			at := p.r.Now()
 			if err := wrong(e); err != nil {
