@@ -71,9 +71,10 @@ type Record struct {
 	before     time.Duration // until when something was late, before from
 	from, to   time.Duration // what was late last, or together with it
 
-	mu    sync.Mutex // below, and writes above
-	spans []Span     // not taken
-	total Total
+	mu    sync.Mutex    // below, and writes above
+	spans []Span        // not taken
+	total Total         // since the last Totals
+	since time.Duration // the end of the newest span then
 }
 
 // New returns a Record of what is late by more than Limit of beat. Spans that are closer
@@ -134,19 +135,22 @@ func (r *Record) add(s Span) {
 		r.end = s.End
 	default:
 		last := &r.spans[len(r.spans)-1]
-		r.total.Sum -= last.End - last.Start
+		was := last.End - last.Start
 		last.Start, last.End = min(last.Start, s.Start), max(last.End, s.End)
 		last.Late = max(last.Late, s.Late)
 		last.Count += s.Count
 		last.Waited = min(last.Waited+s.Waited, last.End-last.Start)
 		last.Held = min(last.Held+s.Held, last.End-last.Start)
-		r.total.Sum += last.End - last.Start
+		if grown := last.End - last.Start - was; grown > 0 {
+			r.total.Sum += grown
+			r.total.Count = max(r.total.Count, 1) // it may have begun before the last Totals
+		}
 		r.begin, r.end = min(r.begin, s.Start), max(r.end, s.End)
 	}
 	if r.total.Sum < 0 { // more than can be counted, which is made up
 		r.total.Sum = math.MaxInt64
 	}
-	r.total.Longest = max(r.total.Longest, r.end-r.begin)
+	r.total.Longest = max(r.total.Longest, r.end-max(r.begin, r.since))
 	if len(r.spans) > kept {
 		a, b := r.spans[0], r.spans[1]
 		r.spans = append(r.spans[:0], r.spans[1:]...)
@@ -193,12 +197,12 @@ func Blame(spans []Span, waited time.Duration) {
 	}
 }
 
-// Totals are those since the last call.
+// Totals are those since the last call; of a span that goes on, what is new.
 func (r *Record) Totals() Total {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.total
-	r.total = Total{}
+	r.total, r.since = Total{}, r.end
 	return t
 }
 

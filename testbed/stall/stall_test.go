@@ -186,6 +186,21 @@ func TestBounded(t *testing.T) {
 }
 
 // Without a beat, nothing is late.
+func TestTotalsOfParts(t *testing.T) {
+	r := New(200 * ms)
+	r.Add(0, 100*ms)
+	if got := r.Totals(); got != (Total{1, 100 * ms, 100 * ms}) {
+		t.Errorf("%+v", got)
+	}
+	r.Add(150*ms, 300*ms) // the same span
+	if got := r.Totals(); got != (Total{1, 200 * ms, 200 * ms}) {
+		t.Errorf("its second part: %+v", got)
+	}
+	if got := r.Totals(); got != (Total{}) {
+		t.Errorf("and nothing after it: %+v", got)
+	}
+}
+
 func TestZero(t *testing.T) {
 	for _, r := range []*Record{{}, New(0)} {
 		r.Woke(0, time.Hour)
