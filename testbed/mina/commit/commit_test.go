@@ -242,3 +242,17 @@ func FuzzMachines(f *testing.F) {
 		}
 	})
 }
+
+// TestFewerHosts: a job that is gone is waited for while another one of fewer hosts has its number.
+func TestFewerHosts(t *testing.T) {
+	var out Output
+	g := NewGroup(1, Times{Resend: 1, Attempts: 1, Interval: 1, Lease: 9}, func([]Ready) string { return "" })
+	g.Set(map[uint32]int{1: 2}, &out)
+	for rank := range uint32(2) {
+		g.Handle(Message{Kind: Report, From: Node{1, rank}, Run: 1}, &out)
+	}
+	txn := g.Last()
+	g.Set(map[uint32]int{1: 1}, &out)
+	g.Timeout(Timer{Kind: Resend, Txn: txn}, &out)
+	g.Handle(Message{Kind: Report, From: Node{1, 0}, Run: 2}, &out)
+}

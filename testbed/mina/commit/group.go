@@ -222,7 +222,7 @@ func (g *Group) close(out *Output) {
 // drop no longer waits for a host, and takes its job out.
 func (g *Group) drop(p *part, out *Output) {
 	p.done = true
-	if m := g.member(p.Job); m != nil && m.runs[p.Rank] == p.Run {
+	if m := g.member(p.Job); m != nil && int(p.Rank) < len(m.runs) && m.runs[p.Rank] == p.Run { // another job may have its number by now
 		g.expel(m, p.Rank, out)
 	}
 }

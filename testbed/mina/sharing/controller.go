@@ -261,9 +261,11 @@ func (c *Controller) handle(w *wire.Message) {
 	}
 	h.last = time.Now()
 	if m.Kind == commit.Report {
-		if err := json.Unmarshal([]byte(m.Body), &h.report); err != nil {
+		var r report // a new one: what was told before is kept by progress
+		if err := json.Unmarshal([]byte(m.Body), &r); err != nil {
 			return
 		}
+		h.report = r
 	}
 	for _, groups := range [...][]*group{c.groups, c.ending} { // also the one that the job was in before
 		for _, g := range groups {
