@@ -448,7 +448,7 @@ func (e *engine) interfere() {
 	}
 	var most *machine
 	for _, m := range e.all {
-		if !m.closed && (most == nil || bytes[m] > bytes[most]) {
+		if !m.closed && bytes[m] > 0 && (most == nil || bytes[m] > bytes[most]) {
 			most = m
 		}
 	}

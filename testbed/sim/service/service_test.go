@@ -166,6 +166,19 @@ func TestBackgroundWaits(t *testing.T) {
 	}
 }
 
+// An Aggregator that waits for jobs is not disturbed: the flows come with the job that it gets.
+func TestBackgroundBesideNobody(t *testing.T) {
+	c := toy()
+	c.Master.Periodic, c.Period, c.Background, c.From = true, 1000*time.Hour, 2, 400*time.Hour
+	j := Job{Name: "j", Tensors: []Tensor{{1000, 3 * unit}}, Workers: 2, Servers: 1, Iterations: 3}
+	k := j
+	k.Name, k.Arrive, k.Iterations = "k", 500*time.Hour, 5
+	r := run(t, c, j, k)
+	if i := slices.IndexFunc(r.Changes, func(c Change) bool { return c.What == Disturbed }); i < 0 || r.Changes[i].At < k.Arrive {
+		t.Errorf("%v", r.Changes)
+	}
+}
+
 // All tensors move after the second iteration. The third one's response says so, and then the tensor is
 // copied, 1 s, while the worker computes. Where it computes for less than that, it waits for the rest.
 func TestMigration(t *testing.T) {
