@@ -131,7 +131,12 @@ func (l *local) weigh(i int, p cluster.Placement) (sum float64) {
 }
 
 // better reports whether a cost is lower than another, by more than rounding.
-func better(a, b float64) bool { return a < b-1e-9*math.Abs(b) }
+func better(a, b float64) bool {
+	if math.IsInf(b, 1) { // of which a part is no number
+		return a < b
+	}
+	return a < b-1e-9*math.Abs(b)
+}
 
 // best is the best place for a job that is not in the cluster: the one given, or one
 // near it that is better.

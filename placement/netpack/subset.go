@@ -24,12 +24,14 @@ import (
 // what is free is reserved for it.
 func subset(batch []cluster.Job, free, total int, o Options) []int {
 	var chosen []int
-	asked, oldest := 0, 0
+	asked, oldest := 0, 0 // oldest of those that fit: they are worth nothing beside what has waited for thousands of batches
 	for i, j := range batch {
 		if j.GPUs >= 1 && j.GPUs <= total {
 			chosen = append(chosen, i)
 			asked += min(j.GPUs, free+1)
-			oldest = max(oldest, j.Waited)
+			if j.GPUs <= free {
+				oldest = max(oldest, j.Waited)
+			}
 		}
 	}
 	aged := make([]float64, len(batch))
@@ -43,7 +45,7 @@ func subset(batch []cluster.Job, free, total int, o Options) []int {
 	if asked > free {
 		first := -1 // the most valuable of those that do not fit
 		for _, i := range chosen {
-			if batch[i].GPUs > free && (first < 0 || aged[i] > aged[first]) {
+			if batch[i].GPUs > free && (first < 0 || aged[i] > aged[first] || math.IsInf(aged[i], 1) && batch[i].Waited > batch[first].Waited) {
 				first = i
 			}
 		}
