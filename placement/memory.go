@@ -16,6 +16,17 @@ func Aggregators(sw *inventory.Switch, use int) int {
 	return sw.Aggregators
 }
 
+// WithMemory is an inventory whose switches have as many aggregators as an experiment uses of them; 0: all.
+func WithMemory(inv *inventory.Inventory, use int) *inventory.Inventory {
+	if use > 0 {
+		inv = inv.Clone()
+		for i := range inv.Switches {
+			inv.Switches[i].Aggregators = Aggregators(&inv.Switches[i], use)
+		}
+	}
+	return inv
+}
+
 // Offset is where in a switch's memory the first PSN of a job looks under linear addressing, as a part of its
 // size, 0 to 1: jobs are spread as a controller would that knows nothing of their phases.
 func Offset(seed uint64, job uint16) float64 {

@@ -50,13 +50,7 @@ type Config struct {
 // ClusterOf is an inventory as policies see it whose switches use as many aggregators as
 // an experiment says.
 func ClusterOf(inv *inventory.Inventory, s testbed.Settings) cluster.Config {
-	if s.Aggregators > 0 {
-		inv = inv.Clone()
-		for i := range inv.Switches {
-			inv.Switches[i].Aggregators = placement.Aggregators(&inv.Switches[i], s.Aggregators)
-		}
-	}
-	return placement.ClusterOf(inv)
+	return placement.ClusterOf(placement.WithMemory(inv, s.Aggregators))
 }
 
 // Job is one job of a trace, in the testbed's own (scaled) units.

@@ -50,7 +50,7 @@ func (s *Spec) Place() (*placement.Plan, error) {
 		return nil, err
 	}
 	defer end()
-	return placement.On(p).Place(s.inv, s.PlacementJobs(), s.Measure.Seed)
+	return placement.On(p).Place(placement.WithMemory(s.inv, s.Switch.Aggregators), s.PlacementJobs(), s.Measure.Seed)
 }
 
 // PlacementJobs are the spec's jobs as policies see them.

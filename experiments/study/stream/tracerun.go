@@ -22,10 +22,17 @@ import (
 
 // clusterConfig is the spec's cluster as policies see it.
 func clusterConfig(s *spec.Spec) cluster.Config {
-	if s.FatTree != nil {
-		return s.FatTree.Config()
+	used := placement.ClusterOf(placement.WithMemory(s.Inventory(), s.Switch.Aggregators))
+	if s.FatTree == nil {
+		return used
 	}
-	return placement.ClusterOf(s.Inventory())
+	cfg := s.FatTree.Config()
+	if s.Switch.Aggregators > 0 { // in place of fat_tree.pat, as on a testbed
+		for i := range cfg.Racks {
+			cfg.Racks[i].PAT = used.Racks[i].PAT
+		}
+	}
+	return cfg
 }
 
 // stopwatch takes the time of a policy.
