@@ -50,6 +50,22 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// GPUs of a job that has too many workers are free for others.
+func TestBatchRefused(t *testing.T) {
+	inv := policytest.Racks(1, 70, 1)
+	jobs := []placement.Job{
+		{ID: 1, Name: "big", GPUs: 65, Collective: placement.INA},
+		{ID: 2, Name: "small", GPUs: 6, Collective: placement.INA},
+	}
+	plan, waiting, err := placement.Batch(baseline.FirstFit(), inv, jobs, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Jobs) != 1 || plan.Jobs[0].Name != "small" || len(waiting) != 1 || waiting[0].Job != "big" || waiting[0].Reason == "" {
+		t.Errorf("placed %+v, waiting %v", plan.Jobs, waiting)
+	}
+}
+
 // A policy may number ranks across hosts, and keep GPUs: the plan says so, and what is kept
 // is not free.
 func TestBatchRanks(t *testing.T) {

@@ -95,28 +95,36 @@ func Batch(p cluster.Policy, inv *inventory.Inventory, jobs []Job, seed uint64) 
 			return nil, nil, fmt.Errorf("job %s: %w", job.Name, err)
 		}
 	}
-	places := p.Place(c, batch, seed)
-	if err := cluster.Err(p); err != nil {
-		return nil, nil, err
-	}
-	for k, where := range places {
-		i := batch[k].ID
-		job := &jobs[i]
-		if len(where.Parts) == 0 {
-			continue
-		}
-		if err := ledger.room(job, len(where.Parts)); err != nil {
-			if err := waits(i, err); err != nil {
-				return nil, nil, err
-			}
-			continue
-		}
-		plan, err := JobPlanOf(ledger.topo, inv, job, where)
-		if err != nil {
+	for again := true; again; { // once more where a job that was placed may not run, and others may have its GPUs
+		again = false
+		places := p.Place(c, batch, seed)
+		if err := cluster.Err(p); err != nil {
 			return nil, nil, err
 		}
-		ledger.take(&plan)
-		placed[i] = &plan
+		var rest []cluster.Job
+		for k, where := range places {
+			i := batch[k].ID
+			job := &jobs[i]
+			if len(where.Parts) == 0 {
+				rest = append(rest, batch[k])
+				continue
+			}
+			if err := ledger.room(job, len(where.Parts)); err != nil {
+				if err := errors.Join(waits(i, err), c.Leave(i)); err != nil {
+					return nil, nil, err
+				}
+				again = true
+				continue
+			}
+			plan, err := JobPlanOf(ledger.topo, inv, job, where)
+			if err != nil {
+				return nil, nil, err
+			}
+			ledger.take(&plan)
+			placed[i] = &plan
+		}
+		batch = rest
+		again = again && len(batch) > 0
 	}
 	plan = &Plan{Policy: p.Name(), Jobs: []JobPlan{}}
 	for i, jp := range placed {
