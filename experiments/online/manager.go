@@ -311,7 +311,7 @@ func (m *manager) launch(ctx context.Context, i int) error {
 	j := &m.jobs[i]
 	_, at, _ := m.c.Placement(j.ID)
 	at = at.Clone()
-	id, ok := m.newID(collective(j.Traffic) == placement.INA)
+	id, ok := m.newID(collective(j.Traffic) == placement.INA && !at.Local())
 	if !ok {
 		m.halted = append(m.halted, i)
 		return nil
