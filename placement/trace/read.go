@@ -231,6 +231,7 @@ type parser struct {
 	where    *formula.Formula
 	unit     float64 // seconds that a bare number counts
 	dates    *bool   // whether submissions are dates; nil before the first row that says
+	dated    *bool   // the same, by the row that is being read
 	layout   string  // of the last date
 
 	line     int            // where the last row began
@@ -455,12 +456,16 @@ func (p *parser) job(row []string) Job {
 	case twice:
 		p.at(row, "id", Duplicate, "id %s is that of line %d", quote(j.ID), first)
 	}
+	p.dated = p.dates
 	j.Submit = p.submit(row)
 	j.Duration = p.duration(row)
 	j.GPUs = p.gpus(row)
 	j.Value = p.value(row)
 	if !p.badRow && p.format.ID != "" {
 		p.seen[j.ID] = p.line
+	}
+	if !p.badRow {
+		p.dates = p.dated
 	}
 	return j
 }
@@ -628,7 +633,7 @@ func (p *parser) submit(row []string) float64 {
 	case v < 0:
 		p.at(row, "submit", BadSubmit, "submit %s is negative", quote(s))
 	default:
-		p.dates = &isDate
+		p.dated = &isDate
 		return v
 	}
 	return 0
