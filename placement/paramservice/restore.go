@@ -166,13 +166,15 @@ func (m *Master) home(job int, group []int, at [][]int) *Cluster {
 		}
 	}
 	delete(need, None)
-	for _, c := range m.clusters {
-		if c.room() >= len(need) {
-			return c
-		}
+	found := slices.IndexFunc(m.clusters, func(c *Cluster) bool { return c.room() >= len(need) })
+	if found < 0 {
+		found = len(m.clusters)
+		m.clusters = append(m.clusters, NewCluster(m.o.Options, m.allocate))
 	}
-	c := NewCluster(m.o.Options, m.allocate)
-	m.clusters = append(m.clusters, c)
+	c := m.clusters[found]
+	for _, id := range slices.Sorted(maps.Keys(need)) { // at once, or the next group is given the same room
+		c.grow(id, &Change{})
+	}
 	return c
 }
 
