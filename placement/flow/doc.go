@@ -42,7 +42,7 @@
 // Rates and shares follow from each other; the model iterates to a fixed point, from empty queues.
 // That is what packets do where memory is never short, and where paced jobs meet a hash at one
 // switch each. Everything else is computed by placement/flow/packets, which follows packets one by
-// one (some 0.2 s, or seconds where shares move for long): unequal jobs under linear and atp,
+// one (some 1 s, or seconds where shares move for long): unequal jobs under linear and atp,
 // levels of a tree, which decide alike where they have one hash and one size, memories that are
 // short behind a queue (grants and queues take turns), and a rate limit whose window hardly
 // suffices. It shares no code with the data plane, and a test runs random settings through both. A
@@ -55,7 +55,7 @@
 //
 // On an emulation it is known when each job began (testbed.Pace), and no steady state is predicted
 // but the run itself (flow.Replay): from its first start to its end, with the slots that jobs are
-// given, in up to 48 million events, some seconds. Who joins meets memory and queues as those
+// given: four times over, which go side by side, in up to 96 million events each. Who joins meets memory and queues as those
 // before it have left them, and a phase need not be long. Packets are counted where testbeds count
 // them: on a host's link when the host hands them over, on a switch's when they come out, and
 // results when workers have them. While queues grow these differ: rates by what waits, and shares

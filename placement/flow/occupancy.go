@@ -25,13 +25,12 @@ const (
 // rate of what packets do (TestExactIsExact).
 //
 // Everything else is followed packet by packet, until shares are known to a standard
-// error of .003 or 1.2 million events are used up, some 0.2 s: unequal jobs under linear and
+// error of .003 or 6 million events are used up, some 1 s: unequal jobs under linear and
 // atp, levels of a tree (which decide alike where the same function addresses memories
 // of the same size, and later for near workers than for far ones), memories that are short
 // behind a queue, rate limits whose window is hardly enough, windows on links that are
-// nearly full, links that lose frames, which are sent again after timeouts (6 million events, some
-// 1 s, as timeouts are few and what they cost is much), rings of short messages where others cross their way, and rings, parameter
-// servers and synchronous jobs beside all those. How near that is to the protocol itself
+// nearly full, links that lose frames, which are sent again after timeouts, rings of short messages where others cross their way,
+// and rings, parameter servers and synchronous jobs beside all those. How near that is to the protocol itself
 // stands in package packets.
 //
 // Unknown (Result.Lossless): what TCP makes of a ring's losses, and senders that change their windows
