@@ -24,6 +24,9 @@ func MeasureBaseline(ctx context.Context, driver string, s *spec.Spec, hold driv
 		return nil, err
 	}
 	p := points[0]
+	if p.Plan == nil {
+		return nil, fmt.Errorf("[%s] is calibrated within its runs alone, [[job]] tables also apart from them: %w", s.Kind().Table, errors.ErrUnsupported)
+	}
 	progress(Status{Stage: "bring up"})
 	scale := spec.EmulationScale(s, driver)
 	var held drivers.Held

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -49,6 +50,16 @@ func loadCell(t *testing.T, file string, sets []string) *spec.Spec {
 		t.Fatal(err)
 	}
 	return spec
+}
+
+// TestNoBaseline: what is not calibrated apart from a run is refused before anything is brought up.
+func TestNoBaseline(t *testing.T) {
+	for _, file := range []string{"fidelity.toml", "mina-pairs.toml", "titan-testbed.toml", "autops-testbed.toml", "iperf3.toml"} {
+		_, err := MeasureBaseline(t.Context(), "netns", loadCell(t, file, nil), drivers.Holding{}, func(s Status) { t.Errorf("%s: %+v", file, s) })
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
 }
 
 // TestSabotageParts: who does not say which part gets the first of the largest job, and who names

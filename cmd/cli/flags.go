@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -19,6 +21,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/netns"
 )
 
 // Flags that several commands share. Each can come from the environment.
@@ -71,19 +74,19 @@ func sets(c *cli.Context) []string {
 	return all
 }
 
+// defaultDriver is where an experiment runs if neither it nor the command line says.
+const defaultDriver = "netns"
+
 func driverFlag() cli.Flag {
 	return choice(cli.StringFlag{
-		Name: "on", Value: "netns", EnvVars: []string{"INABENCH_RUN_ON"},
+		Name: "on", DefaultText: defaultDriver, EnvVars: []string{"INABENCH_RUN_ON"},
 		Usage: "`DRIVER` to run on: netns (an emulated rack on this machine), sim (a model in virtual time) or lab",
 	}, spec.Drivers...)
 }
 
 // driverOf is the driver that the command line names, or the experiment, or the default.
 func driverOf(c *cli.Context, s *spec.Spec) string {
-	if s.On != "" && !c.IsSet("on") {
-		return s.On
-	}
-	return c.String("on")
+	return cmp.Or(c.String("on"), s.On, defaultDriver)
 }
 
 func rootFlag() cli.Flag {
@@ -205,15 +208,37 @@ func read(c *cli.Context, path string) (source, error) {
 	return source{"stdin", text}, nil
 }
 
-// readEmulated is read for a command that emulates: standard input can be read once,
-// so only inside.
-func readEmulated(c *cli.Context, path, driver string) (source, error) {
-	if driver == "netns" && path == stdin {
-		if err := emulate(c.Context); err != nil {
-			return source{}, err
+// readEmulated is read for a command that may emulate: it begins once more inside, and standard input can be read once.
+// What came from there is then the standard input inside.
+func readEmulated(c *cli.Context, path string) (source, error) {
+	src, err := read(c, path)
+	if err != nil || path != stdin || netns.Inside() {
+		return src, err
+	}
+	driver := c.String("on")
+	if driver == "" {
+		if s, _, err := src.load(sets(c)); err == nil { // what is wrong is said inside
+			driver = driverOf(c, s)
 		}
 	}
-	return read(c, path)
+	if cmp.Or(driver, defaultDriver) != "netns" {
+		return src, nil
+	}
+	f, err := os.CreateTemp("", "inabench-stdin-")
+	if err != nil {
+		return source{}, err
+	}
+	if _, err := f.Write(src.text); err != nil {
+		return source{}, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return source{}, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return source{}, errors.Join(err, f.Close())
+	}
+	os.Stdin = f
+	return src, emulate(c.Context)
 }
 
 // spec parses an experiment.

@@ -31,8 +31,7 @@ func calibrateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			driver := c.String("on")
-			src, err := readEmulated(c, path, driver)
+			src, err := readEmulated(c, path)
 			if err != nil {
 				return err
 			}
@@ -40,6 +39,7 @@ func calibrateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			driver := driverOf(c, spec)
 			skip, err := skipped(c, "skip-preflight")
 			if err != nil {
 				return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,7 @@ func runAction(c *cli.Context) error {
 		return err
 	}
 	format := c.String("output")
-	driver := c.String("on")
+	driver := cmp.Or(c.String("on"), defaultDriver)
 	engine := c.String("engine")
 	if c.IsSet("resume") && engine != "slurm" {
 		return usagef("--engine slurm --resume RUN", "--resume needs --engine slurm: it takes over points that Slurm computed")
@@ -84,7 +85,7 @@ func runAction(c *cli.Context) error {
 		}
 		return reuse(c, path)
 	}
-	src, err := readEmulated(c, path, driver)
+	src, err := readEmulated(c, path)
 	if err != nil {
 		return err
 	}
