@@ -148,6 +148,13 @@ func Experiment(inv *inventory.Inventory, file string) ([]byte, error) {
 	if len(racks) == 1 {
 		workers = min(4, len(names)-1)
 	}
+	slowest := inv.Hosts[0].NICs[0].Rate
+	for _, name := range names[:max(workers, 2)] {
+		h, _ := inv.Host(name)
+		for _, n := range h.NICs {
+			slowest = min(slowest, n.Rate)
+		}
+	}
 	aggregates := slices.ContainsFunc(inv.Switches, func(s inventory.Switch) bool { return s.Aggregators > 0 })
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -171,14 +178,14 @@ func Experiment(inv *inventory.Inventory, file string) ([]byte, error) {
 	if workers < 2 { // two hosts
 		line("collective = \"ring\"            # with a third host for a PS: \"ina\" or \"ps\"")
 		line("hosts = [%s]", tomlfile.Strings(names[:2]))
-		line("message = %-20s # of gradients in each iteration", fmt.Sprintf("%q", message(inv.Hosts[0].NICs[0].Rate)))
+		line("message = %-20s # of gradients in each iteration", fmt.Sprintf("%q", message(slowest)))
 	} else {
 		if !ina {
 			line("collective = \"ps\"              # \"ina\" where a switch has aggregators")
 		}
 		line("hosts = [%s]", tomlfile.Strings(names[:workers]))
 		line("ps = %q", names[len(names)-1])
-		line("rate = %-23s # of each worker, on the wire; without it: all that fits", fmt.Sprintf("%q", inv.Hosts[0].NICs[0].Rate/5))
+		line("rate = %-23s # of each worker, on the wire; without it: all that fits", fmt.Sprintf("%q", slowest/5))
 	}
 	line("\n# What it is judged by: `inabench reference expect`.")
 	expect := func(metric, tolerance, reason string) {

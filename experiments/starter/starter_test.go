@@ -72,6 +72,32 @@ func TestLabs(t *testing.T) {
 	}
 }
 
+// TestSlowWorker: what a job may send is told by its slowest worker.
+func TestSlowWorker(t *testing.T) {
+	inv, err := inventory.Parse("lab.toml", []byte(`version = 1
+[[switch]]
+name = "tor1"
+kind = "soft"
+aggregators = 64
+[[host]]
+name = "h1"
+nic = {port = "tor1/1", rate = "100Gbit/s", delay = "1us"}
+[[host]]
+name = "h[2-3]"
+nic = {port = "tor1/[2-3]", rate = "10Gbit/s", delay = "1us"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := starter.Experiment(inv, "lab.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kinds.Parse("first.toml", text, inv); err != nil || !strings.Contains(string(text), `"2Gbit/s"`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 func TestFiles(t *testing.T) {
 	l := starter.Lab{Name: "lab", Hosts: names("node", 16), GPUs: 8, Rate: 100e9, Switches: []string{"tor1", "tor2"}, Kind: inventory.Tofino, Aggregators: 4096, Uplink: 400e9}
 	inv, text, err := l.Inventory()
