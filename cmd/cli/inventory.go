@@ -61,7 +61,7 @@ func wayTo(s inventory.SSH) reach.Way { return reach.By(&inventory.Inventory{}, 
 func fabricFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "from", Usage: "instead of FILE: run the tools on `HOST`, over SSH, as root if needed"},
-		&cli.StringFlag{Name: "rdma", Usage: "with --from: use this InfiniBand `PORT`, such as mlx5_0:1"},
+		&cli.StringFlag{Name: "rdma", Usage: "with --from: use this InfiniBand `PORT`, such as mlx5_0:2; mlx5_0 is mlx5_0:1"},
 		&cli.StringFlag{Name: "expect", Usage: "refuse a fabric that has other `COUNTS`, such as hosts=1024,switches=48,ans=48"},
 		&cli.BoolFlag{Name: "incomplete", Usage: "accept a fabric that was not seen whole; stderr says what is missing"},
 	}, loginFlags()...)
@@ -405,6 +405,9 @@ func readReadings(c *cli.Context, files []string, inv *inventory.Inventory, rout
 		}
 		return askFabric(c, from, inv, discover.FabricOptions{RDMA: c.String("rdma"), Routes: routes})
 	}
+	if c.IsSet("rdma") {
+		return nil, usagef("add --from HOST", "%s: --rdma without --from", commandName(c))
+	}
 	if len(files) == 0 {
 		return nil, usagef(c.Command.HelpName+" "+c.Command.ArgsUsage, "%s: which files?", commandName(c))
 	}
@@ -479,6 +482,9 @@ func expected(s string) (e ibfabric.Expect, err error) {
 			return e, usagef("write --expect hosts=16,switches=5,ans=5", "--expect: %q is not a count", part)
 		}
 		n, _ := strconv.Atoi(m[2])
+		if n == 0 {
+			return e, usagef("leave it out if any number will do", "--expect: %q: at least 1", part)
+		}
 		*map[string]*int{"hosts": &e.Hosts, "switches": &e.Switches, "ans": &e.ANs}[m[1]] = n
 	}
 	return e, nil

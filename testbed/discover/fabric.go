@@ -2,6 +2,7 @@ package discover
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // FabricOptions say what of an InfiniBand fabric is asked, and through which port.
 type FabricOptions struct {
-	RDMA   string // device and port of the host, "mlx5_0:1"; empty: the tools' own choice
+	RDMA   string // device and port of the host, "mlx5_0:2"; "mlx5_0" is its port 1; empty: the tools' own choice
 	Routes bool   // also the forwarding tables of all switches
 }
 
@@ -53,8 +54,8 @@ func fabric(ctx context.Context, o FabricOptions, run func(context.Context, []st
 	}
 	var readings []*ibfabric.Reading
 	for _, argv := range tools {
-		if device, port, ok := strings.Cut(o.RDMA, ":"); ok {
-			argv = append(argv, "-C", device, "-P", port)
+		if device, port, _ := strings.Cut(o.RDMA, ":"); device != "" {
+			argv = append(argv, "-C", device, "-P", cmp.Or(port, "1"))
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, fabricTimeout, fmt.Errorf("no end within %v", fabricTimeout))
 		out, err := run(ctx, argv)

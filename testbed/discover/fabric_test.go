@@ -83,14 +83,16 @@ func troubles(readings []*ibfabric.Reading, inv *inventory.Inventory) (out []str
 // What a host answers that has no tools, or does not let everybody use them.
 func TestFabricRefused(t *testing.T) {
 	failed := errors.New("exit status")
-	_, err := fabric(t.Context(), FabricOptions{RDMA: "mlx5_1:2"}, func(_ context.Context, argv []string) (hosts.Output, error) {
-		if got := strings.Join(argv, " "); got != "ibnetdiscover -C mlx5_1 -P 2" {
-			t.Error(got)
+	for rdma, want := range map[string]string{"mlx5_1:2": "ibnetdiscover -C mlx5_1 -P 2", "mlx5_1": "ibnetdiscover -C mlx5_1 -P 1", "": "ibnetdiscover"} {
+		_, err := fabric(t.Context(), FabricOptions{RDMA: rdma}, func(_ context.Context, argv []string) (hosts.Output, error) {
+			if got := strings.Join(argv, " "); got != want {
+				t.Errorf("%q: %s, want %s", rdma, got, want)
+			}
+			return hosts.Output{Exit: 127}, failed
+		})
+		if !errors.Is(err, failed) || !strings.Contains(err.Error(), "install infiniband-diags") {
+			t.Error(err)
 		}
-		return hosts.Output{Exit: 127}, failed
-	})
-	if !errors.Is(err, failed) || !strings.Contains(err.Error(), "install infiniband-diags") {
-		t.Error(err)
 	}
 	if !needsRoot(hosts.Output{Stderr: []byte("ibwarn: [7] mad_rpc_open_port: can't open UMAD port ((null):0)")}) {
 		t.Error("who may not open the device is not root")
