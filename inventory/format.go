@@ -204,7 +204,7 @@ func alike[T any](items []T, of func(T) text) int {
 			return n
 		}
 	}
-	return len(items)
+	return min(len(items), maxRange)
 }
 
 // counter is a text whose numbers may count up from item to item.

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -230,5 +231,16 @@ func TestGUID(t *testing.T) {
 	}
 	if s := GUID(0).String(); s != "" {
 		t.Error(s)
+	}
+}
+
+// TestFormatMany: more hosts that are alike than a range may stand for are several tables.
+func TestFormatMany(t *testing.T) {
+	inv := &Inventory{Switches: []Switch{{Name: "s", Kind: Soft, Aggregators: 1}}}
+	for i := range maxRange + 1 {
+		inv.Hosts = append(inv.Hosts, Host{Name: fmt.Sprintf("h%d", i+1), NICs: []NIC{{Switch: "s", Port: uint32(i + 1), Rate: 1e9, Delay: time.Microsecond}}})
+	}
+	if text := Format(inv, Notes{}); bytes.Count(text, []byte("[[host]]")) != 2 || !bytes.Contains(text, fmt.Appendf(nil, "h[1-%d]", maxRange)) {
+		t.Errorf("%.400s", text)
 	}
 }

@@ -175,7 +175,12 @@ func literal(t reflect.Type, text string) any {
 	if _, much := excess(text); much != "" {
 		return text
 	} else if md, err := toml.Decode("v = "+text, &doc); err == nil && len(md.Keys()) == 1 {
-		return doc["v"]
+		v := doc["v"]
+		_, many := array(v)
+		if _, table := v.(map[string]any); t.Kind() == reflect.Slice && !isText(t) && !many && !table {
+			return []any{v} // of one item
+		}
+		return v
 	}
 	if t.Kind() == reflect.Slice {
 		var items []any

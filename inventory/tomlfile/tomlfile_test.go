@@ -202,6 +202,9 @@ func TestSet(t *testing.T) {
 		!slices.Equal(l.Switch.Names, []string{"x", "y"}) {
 		t.Errorf("%+v", l)
 	}
+	if l, err := set(`switch.names="x"`); err != nil || !slices.Equal(l.Switch.Names, []string{"x"}) {
+		t.Errorf("a list of one item: %+v, %v", l, err)
+	}
 	for _, tt := range []struct{ set, want string }{
 		{"switch.lane=1", `--set switch.lane=1: unknown key "lane" in switch: did you mean "lanes"?`},
 		{"scale.lanes=1", `--set scale.lanes=1: unknown key "scale": did you mean "switch.lanes"?`},
