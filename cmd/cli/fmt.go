@@ -67,7 +67,7 @@ func fmtCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("check") && other > 0 {
-				return hinted{fmt.Errorf("%s not formatted", human.Plural(other, "file")), "inabench fmt FILE formats them"}
+				return inputError{fmt.Errorf("%s not formatted", human.Plural(other, "file")), "inabench fmt FILE formats them"}
 			}
 			return nil
 		},

@@ -26,6 +26,7 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results/human"
 )
 
 // question is one thing that init wants to know: a flag, or an answer.
@@ -164,7 +165,7 @@ func initAction(c *cli.Context) error {
 	shown := func(file string) string { return filepath.Join(dir, file) }
 	fmt.Fprintf(out, "%s:\n%s\n", filepath.Join(dir, invFile), indent(inv.Describe()))
 	fmt.Fprintf(out, "\nnext:\n  inabench plan %[1]s    # what is predicted\n  inabench run %[1]s     # on an emulated rack, on this machine\n  inabench check --lab %[2]s    # what a real lab still needs\n",
-		shown(first), shown(invFile))
+		human.ShellLine(shown(first)), human.ShellLine(shown(invFile)))
 	return nil
 }
 

@@ -198,7 +198,7 @@ func planCommand() *cli.Command {
 				if err := plan.Save(out); err != nil {
 					return outputError{err}
 				}
-				fmt.Fprintf(c.App.ErrWriter, "inabench: plan saved: inabench run %s\n", out)
+				fmt.Fprintf(c.App.ErrWriter, "inabench: plan saved: %s\n", human.ShellLine("inabench", "run", out))
 				return nil
 			}
 		},

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -281,7 +280,7 @@ func (d *drawer) try(p prepared, a attempt) (r ran) {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}
 	}
-	k.Command = strings.Join(again, " ")
+	k.Command = human.ShellLine(again...)
 	args := append([]string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet"}, options...)
 	var id string
 	if id, r.err = runChild(d.c, d.driver, append(args, "--", p.path)); r.err == nil {
