@@ -757,9 +757,13 @@ func (c *held) allow() {
 	if c.alike && c.Code == CodeVaries {
 		c.Why, c.More = "one run may be off by as much, and these runs are too much alike to be so many draws: all are in the same of several states", 0
 	}
-	c.within(c.late.Value, c.late.Where+": "+c.late.What+", and a window that waits for answers is slower by as much", CodeLimited)
+	of := 1.0 // what parts are of, in the unit of the error
+	if !c.Relative {
+		of = math.Abs(c.Predicted)
+	}
+	c.within(of*c.late.Value, c.late.Where+": "+c.late.What+", and a window that waits for answers is slower by as much", CodeLimited)
 	if c.Error > 0 {
-		c.within(c.caught, "times are left out in which the testbed stood still, and what waited then was sent after them", CodeLimited)
+		c.within(of*c.caught, "times are left out in which the testbed stood still, and what waited then was sent after them", CodeLimited)
 	}
 }
 
@@ -773,7 +777,7 @@ func (p *Phase) caughtUp() float64 {
 	return 0
 }
 
-// within leaves open what failed by no more than a part more than the tolerance.
+// within leaves open what failed by no more than a part, in the unit of the error, more than the tolerance.
 func (c *held) within(part float64, why string, code string) {
 	if c.Outcome != Fail || part == 0 {
 		return
