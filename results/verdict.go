@@ -1011,7 +1011,7 @@ func correlate(e Expect, each []held) Check {
 			out.Repeats = 0
 			where := strings.TrimSpace(c.Point + " " + c.Of)
 			out.inconclusive(strings.TrimPrefix(where+": "+c.Why, ": "))
-			out.More = c.More
+			out.More, out.Code = c.More, cmp.Or(c.Code, c.FailureCode())
 			return out
 		}
 		x, y = append(x, c.Predicted), append(y, c.Measured)

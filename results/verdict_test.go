@@ -410,6 +410,37 @@ func TestCorrelation(t *testing.T) {
 	}
 }
 
+// TestStatisticsOfUnjudged: a statistic over points of which one is not judged is known by why that one is not.
+func TestStatisticsOfUnjudged(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*results.Point)
+		want  string
+	}{
+		{"limited", func(p *results.Point) {
+			p.Health = []results.Trouble{{Where: "switch tor1", What: "timer lateness p99 14 ms", Fatal: true}}
+		}, results.CodeLimited},
+		{"cut off", func(p *results.Point) { p.Error = "interrupted" }, results.CodeCutOff},
+		{"not measured", func(p *results.Point) { p.Phases[0].Figures = p.Phases[0].Figures[1:] }, results.CodeNoFigure},
+	} {
+		for _, statistic := range []string{"mean", "max", results.Correlation} {
+			var points []results.Point
+			for i := range 5 {
+				v := .1 * float64(i+1)
+				p := resultstest.One(v, .001, v, 20)
+				p.Index = i
+				points = append(points, p)
+			}
+			c.spoil(&points[2])
+			e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Statistic: statistic, Tolerance: .03, Gate: true}
+			checks, _, _ := results.Judge([]results.Expect{e}, points)
+			if len(checks) != 1 || checks[0].Outcome != results.Inconclusive || checks[0].Code != c.want {
+				t.Errorf("%s, %s: %+v", c.name, statistic, checks)
+			}
+		}
+	}
+}
+
 // What is certain decides, whatever an interval or another figure leaves open.
 func TestCertainFailures(t *testing.T) {
 	count := func(of string, v, half float64, n int) results.Figure {
