@@ -904,7 +904,7 @@ func aggregate(e Expect, each []held) Check {
 	out := e.check()
 	out.Repeats = math.MaxInt
 	var value, lo, hi, half float64
-	n, known := 0, 0
+	n, known, unit := 0, 0, ""
 	var open, certain *held // the first that is not known, and one that fails by itself
 	model := e.Statistic == "mean" && e.Predictor != "value"
 	some := e.Relative || slices.ContainsFunc(each, func(h held) bool { return h.Predicted != 0 })
@@ -931,7 +931,7 @@ func aggregate(e Expect, each []held) Check {
 		}
 		a, b := magnitudes(out.Bound, c.lo, c.hi)
 		m, _ := magnitudes(out.Bound, c.Error, c.Error)
-		n, known = n+1, known+1
+		n, known, unit = n+1, known+1, c.Unit
 		out.Kind = c.Kind
 		out.Repeats = min(out.Repeats, c.Repeats)
 		own := (c.hi - c.lo) / 2 // an error's size has a narrower interval where that is on both sides of 0
@@ -966,7 +966,7 @@ func aggregate(e Expect, each []held) Check {
 		return out
 	}
 	out.Of = fmt.Sprintf("%s of %d", e.Statistic, n)
-	out.Unit = each[0].Unit
+	out.Unit = unit // what is not known has none
 	if e.Relative {
 		out.Unit = "1"
 	}

@@ -441,6 +441,23 @@ func TestStatisticsOfUnjudged(t *testing.T) {
 	}
 }
 
+// TestUnitOfMean: a mean that fails, whatever a figure that nobody measured is, has the unit of those that were measured.
+func TestUnitOfMean(t *testing.T) {
+	var points []results.Point
+	for i := range 3 {
+		p := results.Point{Index: i, Phases: []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig("goodput", "A", 7e9, 1e6, "bit/s")}}}}
+		if i == 0 {
+			p.Phases[0] = results.Phase{Missing: []results.Missing{{Metric: "goodput", Of: "A", Why: "no readings"}}}
+		}
+		points = append(points, p)
+	}
+	e := results.Expect{Name: "e", Metric: "goodput", Predictor: "value", Value: 5e9, Statistic: "mean", Tolerance: 1e8, Gate: true}
+	checks, outcome, _ := results.Judge([]results.Expect{e}, points)
+	if len(checks) != 1 || outcome != results.Fail || checks[0].Unit != "bit/s" {
+		t.Errorf("%s: %+v", outcome, checks)
+	}
+}
+
 // What is certain decides, whatever an interval or another figure leaves open.
 func TestCertainFailures(t *testing.T) {
 	count := func(of string, v, half float64, n int) results.Figure {
