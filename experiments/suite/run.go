@@ -497,7 +497,7 @@ func (n *Night) ExitCode() int {
 	var codes []int
 	for i := range n.Items {
 		d := &n.Items[i]
-		if a := d.last(); d.Status == Broken && a != nil && !slices.Contains(codes, a.Exit) && (a.Exit == 9 || a.Class == Unsupported || a.Class == Infeasible || a.Class == Busy) {
+		if a := d.last(); d.Status == Broken && a != nil && (a.Exit == 9 || a.Class == Unsupported || a.Class == Infeasible || a.Class == Busy) {
 			codes = append(codes, a.Exit)
 		} else if d.Status == Broken {
 			codes = append(codes, code)

@@ -143,6 +143,32 @@ func TestNotJudged(t *testing.T) {
 	}
 }
 
+// TestExitCode: a night that the testbed limited has the code of the items that it limited, however many, if they have one.
+func TestExitCode(t *testing.T) {
+	broken := func(exit int, class Class) Done {
+		return Done{Status: Broken, Attempts: []Attempt{{Exit: exit, Class: class}}}
+	}
+	unsupported, infeasible, busy := broken(5, Unsupported), broken(4, Infeasible), broken(8, Busy)
+	leftovers, failed := broken(9, Leftovers), broken(6, Testbed)
+	for _, tt := range []struct {
+		name  string
+		items []Done
+		want  int
+	}{
+		{"one", []Done{unsupported}, 5},
+		{"two of one kind", []Done{unsupported, unsupported}, 5},
+		{"three of one kind, and one that passed", []Done{busy, busy, {Status: Passed}, busy}, 8},
+		{"two kinds", []Done{unsupported, infeasible, unsupported, infeasible}, 6},
+		{"one of these, and a testbed that failed", []Done{unsupported, failed}, 6},
+		{"leftovers and others", []Done{leftovers, unsupported, leftovers}, 9},
+	} {
+		n := &Night{Outcome: results.ErrorOutcome, Items: tt.items}
+		if got := n.ExitCode(); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestFailedBefore: what failed is a verdict, however the run ended; and no xfail is about figures that are untrue.
 func TestFailedBefore(t *testing.T) {
 	check := func(code string) results.Check {
