@@ -3,6 +3,7 @@ package suite
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -84,14 +85,14 @@ const maxSpreads = 3
 // apart best: by F1, the harmonic mean of how many of the points with these values are worse, and how
 // many of those that are worse have them. What is left is put down to others, in turn.
 func spreads(item string, labels map[string][]string, moves []Move) []Spread {
-	worse := map[string]bool{}
+	worse := map[string]bool{} // and not put down to anything yet
 	for _, m := range moves {
 		if _, ok := labels[m.Point]; ok && m.Item == item && m.counts() {
 			worse[m.Point] = true
 		}
 	}
 	var out []Spread
-	all := len(worse)
+	all := maps.Clone(worse)
 	for len(worse) > 0 && len(out) < maxSpreads {
 		where := apart(labels, worse)
 		s := Spread{Item: item, Where: where}
@@ -102,13 +103,13 @@ func spreads(item string, labels map[string][]string, moves []Move) []Spread {
 				continue
 			}
 			s.Points++
-			if worse[point] {
+			if all[point] {
 				s.Worse++
 				at[point] = true
 				delete(worse, point)
 			}
 		}
-		s.Beyond = all - s.Worse
+		s.Beyond = len(all) - s.Worse
 		s.Metrics = metricsOf(moves, item, at)
 		out = append(out, s)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -91,6 +92,33 @@ func TestSpreads(t *testing.T) {
 	}
 	if got := spreads("policies", nil, moves); got != nil {
 		t.Errorf("%v of what is no study", got)
+	}
+}
+
+// TestSpreadsThatCross: points that are worse and were put down to something count as worse where they have other values
+// that something is put down to.
+func TestSpreadsThatCross(t *testing.T) {
+	labels := map[string][]string{}
+	var moves []Move
+	for policy := range 4 {
+		for load := range 3 {
+			l := []string{fmt.Sprintf("load=%d", load+1), fmt.Sprintf("policy=%d", policy+1)}
+			point := strings.Join(l, " ")
+			if labels[point] = l; policy == 0 || load == 0 {
+				moves = append(moves, worseAt(point, "avg_jct", .02))
+			}
+		}
+	}
+	var got []string
+	for _, s := range spreads("policies", labels, moves) {
+		got = append(got, s.String())
+	}
+	want := []string{
+		"policies with load=1, all 4 points, and 2 of the 8 others: avg_jct higher by 2.0 %",
+		"policies with policy=1, all 3 points, and 3 of the 9 others: avg_jct higher by 2.0 %",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
