@@ -182,6 +182,9 @@ func Compare(ctx context.Context, x *Index, before, after string, o PairOptions)
 		if err := f.judge(earlier[key{labels: k.labels, phase: k.phase, metric: k.metric, of: k.of, kind: k.kind, predictor: k.predictor, unit: k.unit}], pairs, o); err != nil {
 			return nil, err
 		}
+		if k.metric == "fidelity" && (f.Change == New || f.Change == Gone) {
+			continue // whether models were held against a run says nothing of it
+		}
 		if f.Spoilt = a.night[k] != nil && len(f.Before) == 0 || b.night[k] != nil && len(f.After) == 0; f.Spoilt {
 			f.Change = Undecided
 		}

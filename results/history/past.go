@@ -57,8 +57,7 @@ func (x *Index) Past(ctx context.Context, dir string) (*report.Past, error) {
 				past.Same++
 				continue
 			}
-			// Whether models were held against a run says nothing of it.
-			if f.Spoilt || f.Metric == "fidelity" && (f.Change == New || f.Change == Gone) {
+			if f.Spoilt {
 				continue
 			}
 			past.Figures = append(past.Figures, report.PastFigure{

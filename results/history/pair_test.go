@@ -1,0 +1,42 @@
+package history
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/inabench/inabench/results"
+)
+
+// compared holds the second of two runs against the first, with noise learnt from nothing else.
+func compared(t *testing.T, before, after *results.Record, o PairOptions) *Pair {
+	t.Helper()
+	root := t.TempDir()
+	p, err := Compare(t.Context(), nil, filepath.Join(root, save(t, root, before)), filepath.Join(root, save(t, root, after)), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestCompareHeldAgainst: whether models were held against one of two runs says nothing of what became of its figures.
+func TestCompareHeldAgainst(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		models [2]int // held against each
+	}{
+		{"neither", [2]int{0, 0}},
+		{"the first", [2]int{1, 0}},
+		{"the second", [2]int{0, 1}},
+	} {
+		recs := [2]*results.Record{record(0, 100, 100, 100, 100), record(1, 100, 100, 100, 100)}
+		for i, rec := range recs {
+			for range c.models[i] {
+				rec.Fidelity = append(rec.Fidelity, results.Figure{Metric: "fidelity", Of: "sim", Kind: results.Measured, Value: 0.02, Lo: 0.01, Hi: 0.03, N: 9, Unit: "1"})
+			}
+		}
+		p := compared(t, recs[0], recs[1], PairOptions{})
+		if p.Outcome() != results.Pass || len(p.Figures) != 2 {
+			t.Errorf("%s: %s, %s: %+v", c.name, p.Outcome(), p.Words(), p.Figures)
+		}
+	}
+}
