@@ -66,7 +66,7 @@ type PairFigure struct {
 	// Verdict has the medians, Baseline and Tonight, and what is known of the change: Nights is how
 	// many other nights its noise was learnt from.
 	Verdict trend.Verdict `json:"verdict"`
-	Needs   int           `json:"needs,omitempty"` // repeats of each run that should decide it
+	Needs   int           `json:"needs,omitempty"` // repeats of each run that should decide it; 0: it takes none, or no number of them would
 	// Spoilt: the testbed limited all repeats of one of the runs, so that there is nothing to compare.
 	Spoilt bool `json:"spoilt,omitempty"`
 }
@@ -241,7 +241,9 @@ func (f *PairFigure) judge(earlier []trend.Night, pairs int, o PairOptions) erro
 	switch better := float64(metric.Of(f.Metric, f.Unit).Better); {
 	case v.State == trend.Open:
 		f.Change = Undecided
-		f.Needs = pair.Needs(v)
+		if len(pair.Earlier) < learn { // from then on it is nights that differ, whatever their repeats
+			f.Needs = pair.Needs(v)
+		}
 	case v.State == trend.Same:
 		f.Change = Unchanged
 	case better == 0:

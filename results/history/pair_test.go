@@ -1,10 +1,12 @@
 package history
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/trend"
 )
 
 // compared holds the second of two runs against the first, with noise learnt from nothing else.
@@ -37,6 +39,32 @@ func TestCompareHeldAgainst(t *testing.T) {
 		p := compared(t, recs[0], recs[1], PairOptions{})
 		if p.Outcome() != results.Pass || len(p.Figures) != 2 {
 			t.Errorf("%s: %s, %s: %+v", c.name, p.Outcome(), p.Words(), p.Figures)
+		}
+	}
+}
+
+// TestPairNeeds: more repeats are asked for where they would tell, and not where nights differ by as much.
+func TestPairNeeds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		nights int // earlier ones, which differ by 3 %
+		needs  bool
+	}{
+		{"repeats alone", 0, true},
+		{"too few nights", learn - 1, true},
+		{"noise of nights", learn, false},
+		{"noise of many nights", 2 * learn, false},
+	} {
+		var earlier []trend.Night
+		for i := range c.nights {
+			earlier = append(earlier, trend.Night{100 * (1 + 0.03*math.Sin(2.4*float64(i)))})
+		}
+		f := PairFigure{Metric: "goodput", Unit: "bit/s", Kind: results.Measured, Before: []float64{100}, After: []float64{97}}
+		if err := f.judge(earlier, 1, PairOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if f.Change != Undecided || (f.Needs > 0) != c.needs {
+			t.Errorf("%s: %s, %d repeats should tell: %+v", c.name, f.Change, f.Needs, f.Verdict)
 		}
 	}
 }
