@@ -24,13 +24,14 @@ type Pair struct {
 	// Exact figures have no noise at all, as those of a simulator: any difference is one.
 	Exact bool
 	// Within is the largest change that "the same" may hide, relative: 0.05 by default. Where only
-	// repeats are known it is the smallest change that counts, too, since nights differ by more.
+	// repeats are known it is the smallest change that counts, too, since nights differ by more; and
+	// wherever it is less than Options.Relevant.
 	Within float64
 }
 
 // Judge says what After is, held against Before: Lower or Higher if the interval of the change
-// has no 0 in it and the change is one that matters (Options.Relevant, or Within without earlier
-// nights); Same if the interval is within Within to both sides, or the change does not matter; else
+// has no 0 in it and the change is one that matters (Options.Relevant, or Within where that is less or
+// there are no earlier nights); Same if the interval is within Within to both sides, or the change does not matter; else
 // Open. Options.FalseAlarms is for this pair: divide it by how many are looked at together.
 //
 // With earlier nights the interval is that of the difference of two nights of their noise. Without,
@@ -50,7 +51,7 @@ func (p Pair) Judge(o Options) (Verdict, error) {
 	v.P = benchmath.AssumeNothing.Compare(h.sample(n, n+1), h.sample(n+1, n+2)).P
 	d := h.median[n+1] - h.median[n]
 	lo, hi, known := d, d, true
-	relevant := o.Relevant
+	relevant := min(o.Relevant, p.Within) // whoever lets "the same" hide less wants to be told of less
 	switch {
 	case p.Exact:
 	case n >= o.Learn:

@@ -37,6 +37,10 @@ func TestPair(t *testing.T) {
 		{"a change that does not matter", Pair{Before: Night{100}, After: Night{100.5}, Earlier: nights(20, 0.0001)}, Same},
 		{"exact, and another", Pair{Before: Night{100}, After: Night{102}, Exact: true}, Higher},
 		{"exact, and the same", Pair{Before: Night{100}, After: Night{100}, Exact: true}, Same},
+		{"exact, and more than the same may hide", Pair{Before: Night{100}, After: Night{100.7}, Exact: true, Within: 0.005}, Higher},
+		{"exact, and no more than that", Pair{Before: Night{100}, After: Night{100.4}, Exact: true, Within: 0.005}, Same},
+		{"repeats, and more than the same may hide", Pair{Before: Night{100, 100, 100, 100.01}, After: Night{99.3, 99.3, 99.3, 99.31}, Within: 0.005}, Lower},
+		{"quiet nights, and more than the same may hide", Pair{Before: Night{100}, After: Night{99.3}, Earlier: nights(20, 0.0001), Within: 0.005}, Lower},
 		{"counts that stay 0", Pair{Before: Night{0, 0}, After: Night{0, 0}}, Same},
 		{"one repeat each says nothing", Pair{Before: Night{0}, After: Night{0}}, Open},
 	} {
