@@ -49,15 +49,17 @@ func (p Pair) Judge(o Options) (Verdict, error) {
 	n := len(p.Earlier)
 	v := Verdict{State: Open, Baseline: h.raw[n], Tonight: h.raw[n+1], Nights: n, Since: n + 1}
 	v.P = benchmath.AssumeNothing.Compare(h.sample(n, n+1), h.sample(n+1, n+2)).P
-	d := h.median[n+1] - h.median[n]
+	was := h.median[n]
+	d := h.median[n+1] - was
 	lo, hi, known := d, d, true
 	relevant := min(o.Relevant, p.Within) // whoever lets "the same" hide less wants to be told of less
 	switch {
 	case p.Exact:
 	case n >= o.Learn:
-		_, v.Noise = h.noise(0, n)
+		_, noise := h.noise(0, n)
+		v.Noise = h.relative(noise, was)
 		// Both nights have that noise; its own uncertainty is Student's.
-		half := results.StudentTail(max(0.37*float64(n), 2), o.FalseAlarms/2) * v.Noise.Nights * math.Sqrt2
+		half := results.StudentTail(max(0.37*float64(n), 2), o.FalseAlarms/2) * noise.Nights * math.Sqrt2
 		lo, hi = d-half, d+half
 	default:
 		relevant = max(relevant, p.Within)
@@ -68,11 +70,11 @@ func (p Pair) Judge(o Options) (Verdict, error) {
 				apart = max(apart, math.Abs(x-m))
 			}
 		}
-		v.Noise.Repeats = apart
+		v.Noise = h.relative(Noise{Repeats: apart}, was)
 		lo, hi, known = differences(h.each[n], h.each[n+1])
 		lo, hi = min(lo, d), max(hi, d)
 	}
-	v.Shift, v.Lo, v.Hi = h.signed(d), h.signed(lo), h.signed(hi)
+	v.Shift, v.Lo, v.Hi = h.signed(d, was), h.signed(lo, was), h.signed(hi, was)
 	v.Visible = max(relevant, (v.Hi-v.Lo)/2)
 	switch {
 	case d == 0 && lo == hi && (p.Exact || len(p.Before) > 1 && len(p.After) > 1):

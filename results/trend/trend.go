@@ -7,7 +7,8 @@
 // nights in a history from which on the metric was another one.
 //
 // Everything is relative: of metrics that are above 0 in all nights logarithms are
-// compared, so that a rate that halves and a duration that doubles count alike.
+// compared, so that a rate that halves and a duration that doubles count alike; of others
+// differences, as parts of what they are held against.
 //
 // # When there is an alarm
 //
@@ -87,7 +88,8 @@ type Verdict struct {
 	Tonight  float64 `json:"tonight"`
 	Nights   int     `json:"nights"`
 	// Shift is the change from the baseline, as a part of it, over the nights since Since, and
-	// [Lo, Hi] its interval at 95 %.
+	// [Lo, Hi] its interval at 95 %. Of a baseline of 0 they are parts of the largest night, as are Noise
+	// and Visible.
 	Shift float64 `json:"shift"`
 	Lo    float64 `json:"lo"`
 	Hi    float64 `json:"hi"`
@@ -100,7 +102,7 @@ type Verdict struct {
 	Visible float64 `json:"visible"`
 }
 
-// Noise is what a metric differs by when nothing has changed, relative, as standard
+// Noise is what a metric differs by when nothing has changed, as a part of the baseline, as standard
 // deviations would be of normal figures.
 type Noise struct {
 	Repeats float64 `json:"repeats"` // of one night
@@ -223,14 +225,15 @@ func (h *history) next(n int) Verdict {
 // the nights since then are, as a whole, what those before were.
 func (h *history) lasts(n int) (v Verdict, still bool) {
 	from := max(h.from, h.since-h.window())
-	v = h.verdict(from, h.since, n)
-	h.shift(&v, v.Noise, from, h.since, n)
+	v, noise := h.verdict(from, h.since, n)
+	h.shift(&v, noise, from, h.since, n)
 	v.State = Higher
 	if v.Shift < 0 {
 		v.State = Lower
 	}
 	// With the newest night on the other half of the way it is not the same shift.
-	newest := h.signed(h.median[n] - results.Median(h.median[from:h.since]))
+	was := results.Median(h.median[from:h.since])
+	newest := h.signed(h.median[n]-was, was)
 	return v, math.Abs(v.Shift) >= h.Relevant && newest/v.Shift > 0.5
 }
 
@@ -240,13 +243,13 @@ const rules = 3
 // judge says what night n is, held against those from h.from on.
 func (h *history) judge(n int) Verdict {
 	from := max(h.from, n+1-h.window()-rules)
-	v := h.verdict(from, n, n)
+	v, noise := h.verdict(from, n, n)
 	if v.Nights < h.Learn {
 		v.State = Learning
 		return v
 	}
 	v.State = Same
-	h.shift(&v, v.Noise, from, n, n)
+	h.shift(&v, noise, from, n, n)
 	for k := 1; k <= rules; k++ {
 		b := n + 1 - k // the nights before
 		if b-from < h.Learn {
@@ -255,7 +258,7 @@ func (h *history) judge(n int) Verdict {
 		centre, noise := h.noise(from, b)
 		limit := h.limit(k, from, b, centre, noise.Nights)
 		if k == 1 {
-			v.Visible = max(h.Relevant, math.Abs(h.signed(-limit*noise.Nights)))
+			v.Visible = max(h.Relevant, math.Abs(h.signed(-limit*noise.Nights, centre)))
 		}
 		if h.least(b, n+1, math.Copysign(1, h.median[n]-centre), centre) <= limit*noise.Nights {
 			continue
@@ -275,14 +278,16 @@ func (h *history) judge(n int) Verdict {
 	return v
 }
 
-// verdict is one of night n that says nothing yet, held against those from a to b-1.
-func (h *history) verdict(a, b, n int) Verdict {
-	v := Verdict{Tonight: h.raw[n], Baseline: h.raw[n], Nights: b - a, Since: b, P: 1}
+// verdict is one of night n that says nothing yet, held against those from a to b-1, and their noise in the history's form.
+func (h *history) verdict(a, b, n int) (v Verdict, noise Noise) {
+	v = Verdict{Tonight: h.raw[n], Baseline: h.raw[n], Nights: b - a, Since: b, P: 1}
 	if a < b {
+		var centre float64
 		v.Baseline = results.Median(h.raw[a:b])
-		_, v.Noise = h.noise(a, b)
+		centre, noise = h.noise(a, b)
+		v.Noise = h.relative(noise, centre)
 	}
-	return v
+	return v, noise
 }
 
 // least is by how much the nights from a to b-1 stand out on a side, all of them.
@@ -388,11 +393,12 @@ func (h *history) count(a, b int) (n int) {
 func (h *history) shift(v *Verdict, noise Noise, a, b, n int) {
 	before := slices.Sorted(slices.Values(h.median[a:b]))
 	since := slices.Sorted(slices.Values(h.median[b : n+1]))
-	d := middle(since) - middle(before)
+	was := middle(before)
+	d := middle(since) - was
 	// Medians of so many nights, of the noise that the history has (the variance of a median
 	// of normal figures is pi/2 times that of a mean).
 	half := 1.96 * noise.Nights * math.Sqrt(variance(len(before))+variance(len(since)))
-	v.Shift, v.Lo, v.Hi = h.signed(d), h.signed(d-half), h.signed(d+half)
+	v.Shift, v.Lo, v.Hi = h.signed(d, was), h.signed(d-half, was), h.signed(d+half, was)
 	v.P = benchmath.AssumeNothing.Compare(h.sample(a, b), h.sample(b, n+1)).P
 }
 
@@ -408,12 +414,27 @@ func (h *history) sample(a, b int) *benchmath.Sample {
 	return benchmath.NewSample(slices.Concat(h.each[a:b]...), &benchmath.DefaultThresholds)
 }
 
-// signed is a difference of the history's form, as a part of the baseline.
-func (h *history) signed(d float64) float64 {
+// signed is a difference of the history's form from a median of that form, as a part of it.
+func (h *history) signed(d, from float64) float64 {
 	if h.log {
 		return math.Expm1(d)
 	}
-	return d
+	return d / h.size(from)
+}
+
+// relative is noise of the history's form about a median of that form, as a part of it.
+func (h *history) relative(n Noise, about float64) Noise {
+	size := h.size(about)
+	return Noise{n.Repeats / size, n.Nights / size}
+}
+
+// size is what differences of the history's form from a median are parts of: without logarithms the median, or the
+// largest of all where it is 0.
+func (h *history) size(median float64) float64 {
+	if h.log || math.Abs(median) < tiny {
+		return 1
+	}
+	return math.Abs(median)
 }
 
 // middle is the median of what is sorted.

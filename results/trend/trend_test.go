@@ -187,6 +187,34 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestShiftWithZeros: a change is a part of what is held against, of a metric that is 0 somewhere too, however large another
+// night was.
+func TestShiftWithZeros(t *testing.T) {
+	judge := func(nights []Night) (Verdict, error) { return Judge(nights, Options{Learn: 8}) }
+	pair := func(nights []Night) (Verdict, error) {
+		n := len(nights) - 2
+		return Pair{Before: nights[n], After: nights[n+1], Earlier: nights[:n]}.Judge(Options{})
+	}
+	for _, c := range []struct {
+		name   string
+		of     func([]Night) (Verdict, error)
+		nights []Night
+		shift  float64
+	}{
+		{"a pair, doubled", pair, []Night{{0, 10, 10, 10}, {20, 20, 20, 20}}, 1},
+		{"a pair, halved", pair, []Night{{0, 10, 10, 10}, {5, 5, 5, 5}}, -0.5},
+		{"a pair, and a large night before", pair, []Night{{100}, {0, 10, 10, 10}, {20, 20, 20, 20}}, 1},
+		{"a pair, from 0", pair, []Night{{0, 0, 0, 0}, {20, 20, 20, 20}}, 1},
+		{"a pair below 0", pair, []Night{{-10, -10, -10, -10}, {-20, -20, -20, -20}}, -1},
+		{"the newest of many", judge, []Night{{100}, {0}, {10}, {10.1}, {9.9}, {10}, {10.1}, {9.9}, {20}}, 1},
+	} {
+		v, err := c.of(c.nights)
+		if err != nil || math.Abs(v.Shift-c.shift) > 1e-9 || v.Lo > v.Shift || v.Shift > v.Hi {
+			t.Errorf("%s: %+v (%v), want a shift of %g", c.name, v, err, c.shift)
+		}
+	}
+}
+
 // A metric in other units, or one over it, gets the same answer.
 func TestUnits(t *testing.T) {
 	r := rand.New(rand.NewPCG(*seed, 3))
