@@ -117,6 +117,7 @@ func Compare(ctx context.Context, x *Index, before, after string, o PairOptions)
 			return nil, e.err
 		}
 	}
+	b.renumber(a.rec)
 	run := func(e *entry) PairRun {
 		return PairRun{e.dir, e.rec.Name, SettingOf(e.rec).Key(), e.rec.Started, e.rec.Tool, e.rec.Outcome}
 	}
@@ -198,6 +199,34 @@ func Compare(ctx context.Context, x *Index, before, after string, o PairOptions)
 		return cmp.Or(cmp.Compare(a.Metric, b.Metric), cmp.Compare(slices.Index(pairOrder, a.Change), slices.Index(pairOrder, b.Change)))
 	})
 	return p, nil
+}
+
+// renumber gives points of a run the numbers that they have in another one, by their labels: a sweep of fewer values
+// numbers them otherwise. Points that share their labels with others of their run keep theirs.
+func (e *entry) renumber(as *results.Record) {
+	own, others := numbers(e.rec), numbers(as)
+	renumbered := map[key]*night{}
+	for k, n := range e.night {
+		if other, ok := others[k.labels]; ok && other >= 0 && own[k.labels] >= 0 {
+			k.point = other
+		}
+		renumbered[k] = n
+	}
+	e.night = renumbered
+}
+
+// numbers are those of a run's points by their labels; less than 0 where several have the same.
+func numbers(rec *results.Record) map[string]int {
+	out := map[string]int{}
+	for _, p := range rec.Points {
+		label := p.Label()
+		if n, ok := out[label]; ok && n != p.Index {
+			out[label] = -1
+			continue
+		}
+		out[label] = p.Index
+	}
+	return out
 }
 
 // figuresOf are a run's figures; not nil.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"maps"
 	"math"
 	"path/filepath"
 	"testing"
@@ -65,6 +66,44 @@ func TestPairNeeds(t *testing.T) {
 		}
 		if f.Change != Undecided || (f.Needs > 0) != c.needs {
 			t.Errorf("%s: %s, %d repeats should tell: %+v", c.name, f.Change, f.Needs, f.Verdict)
+		}
+	}
+}
+
+// TestCompareNarrowed: points of a sweep of fewer values are held against those with the same labels, whatever their numbers.
+func TestCompareNarrowed(t *testing.T) {
+	sweep := func(n int, labels ...string) *results.Record {
+		rec := record(n)
+		for i, label := range labels {
+			for repeat := range 4 {
+				v := 100 + 10*float64(label[len(label)-1]-'0')
+				rec.Points = append(rec.Points, results.Point{Index: i, Repeat: repeat, Labels: []string{label}, Phases: []results.Phase{{Jobs: []string{"A"}, Figures: []results.Figure{
+					{Metric: "goodput", Of: "A", Kind: results.Measured, Value: v, Lo: v, Hi: v, N: 20, Unit: "bit/s"},
+				}}}})
+			}
+		}
+		return rec
+	}
+	for _, c := range []struct {
+		name          string
+		before, after []string
+		want          map[PairChange]int
+	}{
+		{"all", []string{"x=1", "x=2", "x=3"}, []string{"x=1", "x=2", "x=3"}, map[PairChange]int{Unchanged: 3}},
+		{"one of them", []string{"x=1", "x=2", "x=3"}, []string{"x=2"}, map[PairChange]int{Unchanged: 1, Gone: 2}},
+		{"more of them", []string{"x=3"}, []string{"x=1", "x=2", "x=3"}, map[PairChange]int{Unchanged: 1, New: 2}},
+		{"in another order", []string{"x=1", "x=2"}, []string{"x=2", "x=1"}, map[PairChange]int{Unchanged: 2}},
+		{"one of them twice", []string{"x=1", "x=1"}, []string{"x=1", "x=1"}, map[PairChange]int{Unchanged: 2}},
+	} {
+		before, after := sweep(0, c.before...), sweep(1, c.after...)
+		after.Overrides = []string{"sweep.0.values=" + c.name}
+		p := compared(t, before, after, PairOptions{Across: true})
+		if len(p.Metrics) != 1 {
+			t.Errorf("%s: %+v", c.name, p.Metrics)
+			continue
+		}
+		if got := p.Metrics[0].Counts; !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
