@@ -346,11 +346,11 @@ func what(rec *results.Record, sum bool) string {
 // tail is the part of an ID that tells runs of one day apart.
 func tail(id string) string { return id[max(0, len(id)-6):] }
 
-// key is what figures are paired by.
+// key is what figures are paired by. Points are told apart by their labels: a sweep of fewer values numbers them otherwise.
 type key struct {
-	point, phase int // in the order of the record
-	labels       string
-	metric, of   string
+	labels     string
+	phase      int // in the order of the record
+	metric, of string
 }
 
 // side is a run's figures, repeats combined, in the lab's units.
@@ -414,7 +414,7 @@ func read(rec *results.Record) *side {
 			}
 			here := map[key]results.Figure{} // observed in this repeat
 			for _, f := range ph.Figures {
-				k := key{p.Index, i, p.Label(), f.Metric, f.Of}
+				k := key{p.Label(), i, f.Metric, f.Of}
 				if _, ok := classOf(f.Metric, f.Of); !ok || f.Kind == results.Predicted || f.N == 0 {
 					continue
 				}
@@ -429,14 +429,14 @@ func read(rec *results.Record) *side {
 					continue
 				}
 				// What limits a job is best known to the model that follows packets.
-				at, by := key{p.Index, i, p.Label(), "", f.Of}, 1
+				at, by := key{p.Label(), i, "", f.Of}, 1
 				if f.Predictor == "occupancy" {
 					by = 2
 				}
 				if f.Bottleneck != "" && by > trust[at] {
 					s.limits[at], trust[at] = f.Bottleneck, by
 				}
-				k := key{p.Index, i, p.Label(), f.Metric, f.Of}
+				k := key{p.Label(), i, f.Metric, f.Of}
 				if _, ok := classOf(f.Metric, f.Of); !ok {
 					continue
 				}
@@ -483,7 +483,7 @@ func regime(k key, c Class, sides []*side) Regime {
 	case Link:
 		for _, s := range sides {
 			for l, b := range s.limits {
-				if b == k.of && l.point == k.point && l.phase == k.phase {
+				if b == k.of && l.labels == k.labels && l.phase == k.phase {
 					return Congested
 				}
 			}
@@ -505,8 +505,9 @@ const idle = 0.01
 func (s *side) against(name string, of *results.Record, model map[key]results.Figure, some map[key]heard, sides []*side) Model {
 	m := Model{Name: name, Kind: of.Kind, Run: of.ID, Groups: []Group{}, Errors: []Error{}}
 	type span struct {
-		point, phase int
-		metric       string
+		labels string
+		phase  int
+		metric string
 	}
 	busiest := map[span]float64{}
 	says := map[string]bool{}
@@ -515,7 +516,7 @@ func (s *side) against(name string, of *results.Record, model map[key]results.Fi
 			says[k.metric] = true
 		}
 		if c, _ := classOf(k.metric, k.of); c == Link {
-			at := span{k.point, k.phase, k.metric}
+			at := span{k.labels, k.phase, k.metric}
 			busiest[at] = max(busiest[at], f.Value)
 		}
 	}
@@ -536,7 +537,7 @@ func (s *side) against(name string, of *results.Record, model map[key]results.Fi
 			Reference: Interval{f.Value, f.Lo, f.Hi}, Model: Interval{g.Value, g.Lo, g.Hi}, Repeats: repeats}
 		over := f.Value
 		if c == Link {
-			top := busiest[span{k.point, k.phase, k.metric}]
+			top := busiest[span{k.labels, k.phase, k.metric}]
 			if max(f.Value, g.Value) <= idle*top {
 				m.Idle++
 				continue

@@ -372,6 +372,30 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestNarrowed: points of a sweep of fewer values are paired with those of the same labels, whatever their numbers.
+func TestNarrowed(t *testing.T) {
+	tb, sim := figure6(random(t))
+	all, err := Compare([]*results.Record{tb, sim}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := *sim
+	narrow.Overrides, narrow.Points = []string{"sweep.0.values=[1.0, 1.25, 1.5]"}, slices.Clone(sim.Points[3:])
+	kept := map[string]bool{}
+	for i := range narrow.Points {
+		narrow.Points[i].Index = i
+		kept[narrow.Points[i].Label()] = true
+	}
+	some, err := Compare([]*results.Record{tb, &narrow}, Options{Anyway: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.DeleteFunc(slices.Clone(model(t, all, "sim").Errors), func(e Error) bool { return !kept[e.Point] })
+	if diff := cmp.Diff(want, model(t, some, "sim").Errors); diff != "" || len(want) == 0 {
+		t.Errorf("%d errors (-want +got):\n%s", len(want), diff)
+	}
+}
+
 // What differs and may differ is said.
 func TestWarnings(t *testing.T) {
 	a, b := record("netns", "AAAAAA", 100), record("netns", "BBBBBB", 200)
