@@ -3,7 +3,6 @@
 package human
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -274,8 +273,10 @@ func Change(lo, hi float64, digits func(float64) string) string {
 		return a + " % less to " + b + " % more"
 	case lo == 0 && hi == 0:
 		return "the same"
-	case lo == 0, hi == 0:
-		return "up to " + cmp.Or(strings.TrimPrefix(b, "0"), a) + " % " + side(lo+hi)
+	case lo == 0:
+		return "up to " + b + " % more"
+	case hi == 0:
+		return "up to " + a + " % less"
 	case a == b:
 		return a + " % " + side(lo)
 	case lo < 0: // the smaller change first

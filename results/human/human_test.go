@@ -57,6 +57,28 @@ func TestQuantity(t *testing.T) {
 	}
 }
 
+func TestChange(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		digits func(float64) string
+		want   string
+	}{
+		{0, 0, PercentDigits, "the same"},
+		{0, .005, PercentDigits, "up to 0.5 % more"},
+		{0, .45, PercentDigits, "up to 45.0 % more"},
+		{-.005, 0, PercentDigits, "up to 0.5 % less"},
+		{-.78, 0, PercentTyped, "up to 78 % less"},
+		{-.03, .04, PercentTyped, "3 % less to 4 % more"},
+		{-.2, -.2, PercentDigits, "20.0 % less"},
+		{-.31, -.091, PercentDigits, "9.1 to 31.0 % less"},
+		{.13, .46, PercentTyped, "13 to 46 % more"},
+	} {
+		if got := Change(c.lo, c.hi, c.digits); got != c.want {
+			t.Errorf("Change(%g, %g) = %q, want %q", c.lo, c.hi, got, c.want)
+		}
+	}
+}
+
 // TestCell: a name in a list is as long as a row has room for.
 func TestCell(t *testing.T) {
 	for name, want := range map[string]string{
