@@ -110,7 +110,7 @@ func (rec *Record) Reproduce() (out []Reproduction) {
 
 // reproduced finds the effects that p is about, and judges them.
 func (p Published) reproduced(compared *Comparison, groups []Group, narrowed []string) Reproduction {
-	r := Reproduction{Figure: p.figure(), Metric: p.Metric, At: p.At, Against: p.Against, Paper: p.claim(), Text: p.Text}
+	r := Reproduction{Figure: p.figure(), Metric: p.Metric, At: p.At, Against: p.Against, Paper: p.Claim(), Text: p.Text}
 	var all []Effect
 	ran, why, bare := false, "", ""
 	spoilt := false // something was measured where there is no contrast
@@ -289,8 +289,8 @@ func (p Published) figure() string {
 	return human.UpperFirst(cmp.Or(figureName.FindString(p.Text), "the paper"))
 }
 
-// claim is what is printed, without where: "up to 78 % less".
-func (p Published) claim() string {
+// Claim is what is printed, without where: "up to 78 % less".
+func (p Published) Claim() string {
 	lo, hi := min(p.Lo, p.Hi), max(p.Lo, p.Hi)
 	end := hi
 	if lo+hi < 0 {

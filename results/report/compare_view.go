@@ -306,7 +306,7 @@ func (v *comparing) published(metric string) []string {
 
 // wordsOfPublished is what is published: "13 to 45 % less (section 6.2)".
 func wordsOfPublished(p results.Published) string {
-	s := human.Change(min(p.Lo, p.Hi), max(p.Lo, p.Hi), human.PercentTyped)
+	s := p.Claim()
 	if p.Text != "" {
 		s += " (" + p.Text + ")"
 	}
@@ -314,8 +314,8 @@ func wordsOfPublished(p results.Published) string {
 }
 
 // besidePublished says how what was found relates to what was published. A larger effect than
-// published is beyond it, a smaller or opposite one short of it; a single figure is
-// taken to be a mean.
+// published is beyond it, a smaller or opposite one short of it; a single figure without a
+// bound is taken to be a mean.
 func besidePublished(p results.Published, here results.Change, all []float64) string {
 	if here.Of == 0 {
 		return ""
@@ -325,7 +325,8 @@ func besidePublished(p results.Published, here results.Change, all []float64) st
 		lo, hi, mean, sign = -hi, -lo, -mean, -1
 	}
 	const rounded = 0.005 // papers print whole per cents
-	if lo == hi {
+	bound := p.BoundText()
+	if lo == hi && bound == "" {
 		of := "the mean is "
 		if here.Of == 1 {
 			of = "that is "
@@ -338,13 +339,21 @@ func besidePublished(p results.Published, here results.Change, all []float64) st
 		}
 		return ": " + of + "the paper's"
 	}
-	if p.BoundText() == results.UpTo { // the claim is of the largest
-		largest := sign * slices.MaxFunc(all, func(a, b float64) int { return cmp.Compare(sign*a, sign*b) })
+	bySize := func(a, b float64) int { return cmp.Compare(sign*a, sign*b) }
+	switch bound {
+	case results.UpTo: // the claim is of the largest
+		largest := sign * slices.MaxFunc(all, bySize)
 		ratio := largest / hi
 		if ratio < 1/results.SameFactor || ratio > results.SameFactor {
 			return fmt.Sprintf(": differs, the largest is %.2f of the paper's", ratio)
 		}
 		return fmt.Sprintf(": the largest is %.2f of the paper's", ratio)
+	case results.AtLeast: // of the smallest
+		smallest := sign * slices.MinFunc(all, bySize)
+		if smallest >= lo-rounded {
+			return ": the smallest is as much, or more"
+		}
+		return ": the smallest is " + human.PercentDigits(lo-smallest) + " points short of the paper's"
 	}
 	var beyond, short int
 	for _, d := range all {

@@ -49,6 +49,10 @@ func TestPublishedBeside(t *testing.T) {
 		{upto, []float64{-0.1, -0.7}, "up to 78 % less; here 10.0 to 70.0 % less, mean 40.0 % less: the largest is 0.90 of the paper's"},
 		{upto, []float64{-0.19, -0.01}, "up to 78 % less; here 1.0 to 19.0 % less, mean 10.0 % less: differs, the largest is 0.24 of the paper's"},
 		{upto, nil, "up to 78 % less; here nothing to compare"},
+		{results.Published{Lo: -0.63, Hi: -0.63, Bound: results.UpTo}, []float64{-0.62, -0.4}, "up to 63 % less; here 40.0 to 62.0 % less, mean 51.0 % less: the largest is 0.98 of the paper's"},
+		{results.Published{Lo: 0.2, Hi: 0.2, Bound: results.AtLeast}, []float64{0.3, 0.21}, "at least 20 % more; here 21.0 to 30.0 % more, mean 25.5 % more: the smallest is as much, or more"},
+		{results.Published{Lo: -0.45, Hi: -0.2, Bound: results.AtLeast}, []float64{-0.6, -0.3}, "at least 20 % less; here 30.0 to 60.0 % less, mean 45.0 % less: the smallest is as much, or more"},
+		{results.Published{Lo: -0.2, Hi: -0.2, Bound: results.AtLeast}, []float64{-0.3, -0.08}, "at least 20 % less; here 8.0 to 30.0 % less, mean 19.0 % less: the smallest is 12.0 points short of the paper's"},
 	} {
 		var here results.Change
 		for _, d := range c.all {
