@@ -255,12 +255,20 @@ func tilesOf(rec *results.Record) []tile {
 	}
 
 	// The check that came nearest to its tolerance, or went furthest beyond it.
-	worst, at := -1.0, -1
+	worst, at := math.Inf(-1), -1
 	for i, c := range rec.Checks {
 		if !c.Gate || c.Repeats == 0 || c.Tolerance <= 0 {
 			continue
 		}
-		if e := math.Abs(c.Error) / c.Tolerance; e > worst {
+		off := math.Abs(c.Error)
+		switch { // a mean or maximum is of what counts against the bound already
+		case c.IsError():
+		case c.Bound == "at-least":
+			off = -c.Error
+		case c.Bound == "at-most":
+			off = c.Error
+		}
+		if e := off / c.Tolerance; e > worst {
 			worst, at = e, i
 		}
 	}

@@ -86,6 +86,35 @@ func TestHTML(t *testing.T) {
 	}
 }
 
+// TestNearest: the check that is nearest to its limit is so on the side that its bound is about.
+func TestNearest(t *testing.T) {
+	check := func(bound, statistic string, err float64) results.Check {
+		return results.Check{Expect: "e", Metric: "share", Of: bound, Unit: "1", Gate: true, Outcome: results.Pass, Repeats: 1, Tolerance: .02, Bound: bound, Statistic: statistic, Error: err}
+	}
+	for _, c := range []struct {
+		name   string
+		checks []results.Check
+		want   string
+	}{
+		{"far above a least", []results.Check{check("at-least", "each", .3), check("within", "each", .01)}, "0.01"},
+		{"far below a most", []results.Check{check("within", "each", -.01), check("at-most", "each", -.3)}, "-0.01"},
+		{"below a least", []results.Check{check("at-least", "each", -.015), check("within", "each", .01)}, "-0.015"},
+		{"above a most", []results.Check{check("within", "each", -.01), check("at-most", "each", .015)}, "0.015"},
+		{"two on the good side", []results.Check{check("at-least", "each", .3), check("at-least", "each", .1)}, "0.1"},
+		{"a mean of what is below a least", []results.Check{check("within", "each", .01), check("at-least", "mean", .015)}, "0.015"},
+	} {
+		got := ""
+		for _, shown := range tilesOf(&results.Record{Checks: c.checks}) {
+			if shown.Metric == "nearest_error" {
+				got = shown.Key
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 // TestRerun: what repeats the run names the inventory, unless the experiment has it.
 func TestRerun(t *testing.T) {
 	for path, want := range map[string]string{
