@@ -444,6 +444,13 @@ func rerunOf(rec *results.Record) string {
 		parts = append(parts, "--set", o)
 	}
 	parts = append(parts, "--set", "name="+rec.Name)
+	if b := rec.Sabotage; b != nil {
+		fault := b.Fault
+		if b.Part != "" {
+			fault += "=" + b.Part
+		}
+		parts = append(parts, "--sabotage", fault)
+	}
 	if rec.Inventory.Text != "" && rec.Inventory.Path != "fat_tree" { // which the experiment describes itself
 		parts = append(parts, "--set", "inventory="+results.InventoryFile)
 	}

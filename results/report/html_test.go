@@ -127,6 +127,11 @@ func TestRerun(t *testing.T) {
 			t.Errorf("with %s: %s, want %s", path, got, want)
 		}
 	}
+	rec := resultstest.Quickstart()
+	rec.Sabotage = &results.Sabotage{Fault: "lose", Part: "tor1"}
+	if got, want := rerunOf(rec), "--sabotage lose=tor1"; !strings.Contains(got, want) {
+		t.Errorf("of a sabotaged run: %s, lacks %s", got, want)
+	}
 }
 
 // TestChartsOfPolicies: more combinations than colours are drawn by policy, a chart for each
