@@ -305,6 +305,9 @@ func TestSetting(t *testing.T) {
 		"a rate":       {text("10Gbit/s", "9Gbit/s"), []string{"the experiment changed"}},
 		"no TOML":      {func(r *results.Record) { r.Experiment.Text = "][" }, []string{"the experiment changed"}},
 		"an override":  {func(r *results.Record) { r.Overrides = []string{"job.A.rate=9Gbit/s"} }, []string{"--set job.A.rate=9Gbit/s, was none"}},
+		"what repeats it": {func(r *results.Record) {
+			r.Overrides = []string{"name=two-jobs", "inventory=inventory.toml", "measure.repeats=2"}
+		}, nil},
 		"overridden twice": {func(r *results.Record) { r.Overrides = []string{"job.A.rate=8Gbit/s", "job.A.rate=9Gbit/s"} },
 			[]string{"--set job.A.rate=9Gbit/s, was none"}},
 		"the inventory": {func(r *results.Record) { r.Inventory.SHA256 = "9c02" }, []string{"the inventory changed"}},

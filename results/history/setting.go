@@ -26,7 +26,7 @@ type Setting struct {
 	// comments, and what is about judging and showing alone is not in it, nor is how many
 	// repeats there are.
 	Experiment string   `json:"experiment"`
-	Overrides  []string `json:"overrides,omitempty"` // of the experiment, on the command line; by key
+	Overrides  []string `json:"overrides,omitempty"` // of the experiment but its name, on the command line; by key
 	Inventory  string   `json:"inventory"`           // a sum of its text
 	Kernel     string   `json:"kernel"`              // of all hosts that said so
 	// Machine is the processor and how many there are, of all hosts; where it is not known, the name.
@@ -48,7 +48,7 @@ func SettingOf(rec *results.Record) Setting {
 	}
 	for _, key := range slices.Sorted(maps.Keys(last)) {
 		top, _, _ := strings.Cut(key, ".")
-		if !aside(top) && !slices.Contains(results.RepeatKeys(), strings.TrimPrefix(key, "measure.")) {
+		if !aside(top) && key != "name" && !slices.Contains(results.RepeatKeys(), strings.TrimPrefix(key, "measure.")) {
 			s.Overrides = append(s.Overrides, last[key])
 		}
 	}
