@@ -576,23 +576,29 @@ func (j *Journal) write(events ...event) error {
 }
 
 // Begin says that changes are about to be made, whose numbers it assigns: they are on the
-// disk when it returns without an error, and must not be made after one. A nil Journal
-// remembers nothing: what is changed goes with what it is changed on.
+// disk when it returns without an error, and must not be made after one: none of them has
+// begun then, and Made and Undone say nothing of them. A nil Journal remembers nothing:
+// what is changed goes with what it is changed on.
 func (j *Journal) Begin(changes ...*Change) error {
 	if j == nil || len(changes) == 0 {
 		return nil
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var events []event
-	for i, c := range changes {
+	for _, c := range changes {
 		if err := c.Undo.check(); err != nil {
 			return fmt.Errorf("journal: %s: %s: %w", c.Target, c.What, err)
 		}
+	}
+	events := make([]event, len(changes))
+	for i, c := range changes {
 		c.N = len(j.log.Entries) + 1 + i
-		events = append(events, event{Begin: c})
+		events[i].Begin = c
 	}
 	if err := j.write(events...); err != nil {
+		for _, c := range changes {
+			c.N = 0 // the next that is begun has this number
+		}
 		return err
 	}
 	for _, c := range changes {

@@ -203,6 +203,40 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
+// TestNotBegun: of changes that could not be begun nothing more is said, whatever is begun after them.
+func TestNotBegun(t *testing.T) {
+	for name, undo := range map[string]Inverse{
+		"too long":   {Restore: &Restore{Path: "f", Old: make([]byte, mostLine)}},
+		"no inverse": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j, err := Open(dir, header("R"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := []*Change{change(0), {Target: "host h1", What: "write f", Undo: undo}}
+			if err := j.Begin(refused...); err == nil {
+				t.Error("they have begun")
+			}
+			if err := j.Undone(refused...); err != nil {
+				t.Errorf("before another: %v", err)
+			}
+			begun := change(1)
+			if err := errors.Join(j.Begin(begun), j.Made(refused...), j.Undone(refused...), j.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if j, err = Resume(dir, "R"); err != nil {
+				t.Fatal(err)
+			}
+			defer j.Close()
+			if left := j.Log().Undone(); len(left) != 1 || left[0].What != begun.What || left[0].Step != Begun {
+				t.Errorf("to undo: %+v", left)
+			}
+		})
+	}
+}
+
 // TestTorn cuts a journal at every byte and turns every bit of it: all changes before the
 // damage are there, and damage that is not at the end is found.
 func TestTorn(t *testing.T) {
