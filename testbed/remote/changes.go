@@ -103,19 +103,24 @@ func (tb *Testbed) enterJobs(batches map[string]*dataplane.Batch) error {
 		tb.changes.jobs = map[jobAt]*journal.Change{}
 	}
 	var begun []*journal.Change
+	entered := map[jobAt]*journal.Change{}
 	for _, sw := range slices.Sorted(maps.Keys(batches)) {
 		for _, e := range batches[sw].Jobs {
 			at := jobAt{sw, e.Job}
-			if tb.changes.jobs[at] != nil {
+			if tb.changes.jobs[at] != nil || entered[at] != nil {
 				continue
 			}
 			c := &journal.Change{Target: "switch " + sw, What: "write a job",
 				Undo: journal.Inverse{Entries: &journal.Entries{Epoch: e.Epoch, Jobs: []uint16{e.Job}, Groups: []uint16{e.DownGroup}}}}
-			tb.changes.jobs[at] = c
+			entered[at] = c
 			begun = append(begun, c)
 		}
 	}
-	return tb.opt.Hold.Journal.Begin(begun...)
+	if err := tb.opt.Hold.Journal.Begin(begun...); err != nil {
+		return err
+	}
+	maps.Copy(tb.changes.jobs, entered)
+	return nil
 }
 
 // leaveJobs journals that a switch has forgotten jobs.
