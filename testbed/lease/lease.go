@@ -384,11 +384,19 @@ func (p Place) read(ctx context.Context, l listing, n uint64, asked Stamp) (Stat
 		r := s.Record
 		s.lapsed = &r
 	}
-	if b := s.Beneath; !s.Held && b != nil && !now.After(b.Until) && b.Until.Sub(now) <= MaxTTL {
+	if !s.Held {
+		s = s.afterRun()
+	}
+	return s, nil
+}
+
+// afterRun is the state once the run is over: that of the lock on which it lies, or the same where there is none.
+func (s State) afterRun() State {
+	if b := s.Beneath; b != nil && !s.Now.After(b.Until) && b.Until.Sub(s.Now) <= MaxTTL {
 		s.Record = Record{Owner: b.Owner, Reason: b.Reason, Token: b.Token, Since: b.Since, TTL: int64(b.Until.Sub(b.Since) / time.Second)}
 		s.Renewed, s.Expires, s.Held, s.under = b.Since, b.Until, true, true
 	}
-	return s, nil
+	return s
 }
 
 // unreadable is what is known of a lease whose file cannot be read.

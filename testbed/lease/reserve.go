@@ -135,8 +135,8 @@ func (p Place) readReservation(ctx context.Context, at reserved) (*Reservation, 
 }
 
 // Reserve keeps a resource for its owner. It is a *HeldError if that time is somebody else's, by a reservation or by
-// a lock that lasts for so long, and wraps ErrReservation if it is no time that can be reserved. Of several who reserve
-// the same at the same moment at most one succeeds.
+// a lock that lasts for so long, with a run on it or without, and wraps ErrReservation if it is no time that can be
+// reserved. Of several who reserve the same at the same moment at most one succeeds.
 func Reserve(ctx context.Context, p Place, r Reservation) (Reservation, error) {
 	r.Token = cmp.Or(r.Token, rand.Text()[:16])
 	r.From, r.Until = r.From.Truncate(time.Second).UTC(), r.Until.Truncate(time.Second).UTC()
@@ -200,8 +200,8 @@ func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, e
 	if err != nil {
 		return nil, err
 	}
-	if s.Held && s.Run == "" && s.Owner != r.Owner && s.Expires.After(r.From) {
-		return nil, &HeldError{State: s}
+	if lock := s.afterRun(); lock.Held && lock.Run == "" && lock.Owner != r.Owner && lock.Expires.After(r.From) {
+		return nil, &HeldError{State: lock}
 	}
 	if len(s.Reserved) >= mostReserved {
 		return nil, fmt.Errorf("%w: it is reserved %d times already", ErrReservation, mostReserved)

@@ -79,6 +79,25 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// TestReserveLocked: a lock keeps others out also while a run of the same person lies on it.
+func TestReserveLocked(t *testing.T) {
+	p := place(t.TempDir())
+	take(t, p, Claim{Owner: "erin", TTL: 50 * time.Minute})
+	take(t, p, Claim{Owner: "erin", Run: "R", TTL: time.Minute})
+	_, err := Reserve(t.Context(), p, ahead("dave", 45, 55))
+	if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "held by erin since") || !strings.HasSuffix(err.Error(), "for 50m more") {
+		t.Errorf("into the lock: %v", err)
+	}
+	for _, r := range []Reservation{ahead("dave", 51, 55), ahead("erin", 45, 50)} {
+		if _, err := Reserve(t.Context(), p, r); err != nil {
+			t.Errorf("%s: %v", r.Owner, err)
+		}
+	}
+	if s := look(t, p); s.Run != "R" || len(s.Reserved) != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestReserved: who comes must have done by then.
 func TestReserved(t *testing.T) {
 	ctx := t.Context()
