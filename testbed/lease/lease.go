@@ -481,7 +481,7 @@ const (
 	lastNumber  = 1 << 48              // which nobody comes to: a larger one is no lease's
 	mostTries   = 1000                 // of one who finds others faster each time
 	mostForeign = 64                   // files that are looked at and are no leases
-	mostTidied  = 32                   // files of writers that are looked at, of each who takes a lease
+	mostTidied  = 32                   // files of writers, and what is no lease below others, that are looked at by each who takes a lease
 )
 
 // MaxTTL is the longest time to live: a record that asks for more is nobody's.
@@ -811,12 +811,24 @@ func (p Place) tidy(ctx context.Context, l listing, now time.Time) {
 			_ = p.Files.Remove(ctx, at.name)
 		}
 	}
+	others := 0
 	for i, n := range l.numbers {
-		if i >= len(l.numbers)-keepNumbers || !old(p.file(n)) {
+		if i >= len(l.numbers)-keepNumbers || others == mostTidied {
 			break
 		}
+		_, at, err := p.Files.Read(ctx, p.file(n))
+		switch {
+		case foreign(err), errors.Is(err, fs.ErrPermission):
+			others++
+			continue
+		case errors.Is(err, fs.ErrNotExist): // whoever removed it did not come to its second name
+			_ = p.Files.Remove(ctx, p.free(n))
+			continue
+		case err != nil, now.Sub(at.At) <= keepTime:
+			return
+		}
+		_ = p.Files.Remove(ctx, p.free(n)) // before the first name, which tells how old it is
 		_ = p.Files.Remove(ctx, p.file(n))
-		_ = p.Files.Remove(ctx, p.free(n))
 	}
 }
 

@@ -870,3 +870,79 @@ func TestTidyMany(t *testing.T) {
 		t.Errorf("%d are left, %v", len(names), err)
 	}
 }
+
+// TestTidyGaps: neither a number of which only the second name is left, as of who was killed in between, nor one whose file
+// is no lease, nor one that cannot be read, keeps those after it.
+func TestTidyGaps(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	old := time.Now().Add(-2 * time.Hour)
+	for range keepNumbers + 8 {
+		if err := take(t, p, claim("anna", "R")).Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range uint64(keepNumbers + 8) {
+		if err := os.Chtimes(at(p.file(n+1)), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Remove(at(p.file(1))), os.Remove(at(p.file(2))), os.Mkdir(at(p.file(2)), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	p.Files = &counted{Files: p.Files, unreadable: p.file(3)}
+	take(t, p, claim("anna", "R"))
+	var left []string
+	for n := range uint64(9) {
+		for _, name := range []string{p.file(n + 1), p.free(n + 1)} {
+			if _, err := os.Lstat(at(name)); err == nil {
+				left = append(left, name)
+			}
+		}
+	}
+	if want := []string{p.file(2), p.free(2), p.file(3), p.free(3)}; !slices.Equal(left, want) {
+		t.Errorf("of the first nine %q are left, want %q", left, want)
+	}
+}
+
+// severed is a directory whose connection breaks when it has removed so many files.
+type severed struct {
+	Files
+	removals int
+}
+
+func (s *severed) Remove(ctx context.Context, name string) error {
+	if s.removals == 0 {
+		return errors.New("connection lost")
+	}
+	s.removals--
+	return s.Files.Remove(ctx, name)
+}
+
+// TestTidyInterrupted: who is interrupted while he tidies leaves nothing that nobody else would tidy.
+func TestTidyInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	for range keepNumbers + 1 {
+		if err := take(t, p, claim("anna", "R")).Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, p.file(1)), old, old); err != nil {
+		t.Fatal(err)
+	}
+	l, err := p.list(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := p
+	half.Files = &severed{Files: p.Files, removals: 1}
+	half.tidy(t.Context(), l, time.Now())
+	_, ferr := os.Lstat(filepath.Join(dir, p.file(1)))
+	_, err = os.Lstat(filepath.Join(dir, p.free(1)))
+	if ferr != nil || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its first name: %v, its second: %v", ferr, err)
+	}
+}
