@@ -221,6 +221,9 @@ func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, e
 	defer func() { _ = p.Files.Remove(context.WithoutCancel(ctx), whole) }()
 	name := p.reservation(*r)
 	if err := p.Files.Link(ctx, whole, name); err != nil {
+		if !errors.Is(err, fs.ErrExist) { // it may have been made though nobody heard
+			err = errors.Join(err, p.Files.Remove(context.WithoutCancel(ctx), name))
+		}
 		return nil, err
 	}
 	// Who looked before this name was there will find it now, as it finds theirs.

@@ -98,6 +98,26 @@ func TestReserveLocked(t *testing.T) {
 	}
 }
 
+// unheard is a directory whose answers to links do not come.
+type unheard struct{ Files }
+
+func (u unheard) Link(ctx context.Context, old, name string) error {
+	return errors.Join(u.Files.Link(ctx, old, name), errors.New("no answer"))
+}
+
+// TestReserveUnheard: a reservation that nobody heard of is not there.
+func TestReserveUnheard(t *testing.T) {
+	p := place(t.TempDir())
+	deaf := p
+	deaf.Files = unheard{p.Files}
+	if _, err := Reserve(t.Context(), deaf, ahead("anna", 60, 120)); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("%v", err)
+	}
+	if s := look(t, p); len(s.Reserved) != 0 {
+		t.Errorf("%+v", s.Reserved)
+	}
+}
+
 // TestReserved: who comes must have done by then.
 func TestReserved(t *testing.T) {
 	ctx := t.Context()
