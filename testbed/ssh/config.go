@@ -142,7 +142,7 @@ func parseConfig(name, text string) (f *configFile, warn []string, err error) {
 }
 
 // splitConfig takes a line apart: a keyword in lower case and its arguments, which
-// may stand in double quotes; nothing for a comment.
+// may stand in double quotes; nothing for a comment, which may also follow them.
 func splitConfig(line string) (key string, args []string, err error) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
@@ -159,7 +159,7 @@ func splitConfig(line string) (key string, args []string, err error) {
 	if rest != "" && rest[0] == '=' {
 		rest = strings.TrimLeft(rest[1:], " \t")
 	}
-	for rest != "" {
+	for rest != "" && rest[0] != '#' { // with which a comment begins, up to the end of the line
 		var arg string
 		if rest[0] == '"' {
 			end := strings.IndexByte(rest[1:], '"')

@@ -53,6 +53,8 @@ func TestConfig(t *testing.T) {
 		{name: "a question mark is one character", config: "Host h?\n User lab", in: Target{Address: "h"}, want: me + "@h:22"},
 		{name: "tabs, equals signs and quotes", config: "Host\th1\th2\n\tUser = \"lab\"\r\n\tPort=\t2222\r", in: Target{Address: "h2"}, want: "lab@h2:2222"},
 		{name: "comments", config: "# Host h1\n  # User x\nHost h1 \n User la#b", in: Target{Address: "h1"}, want: "la#b@h1:22"},
+		{name: "comments behind", config: "Host h1 # the first\n User lab # shared\n ProxyJump gate # the way in\nMatch all # others, too\n Port 2222 #!", in: Target{Address: "h1"},
+			want: "lab@h1:2222 via " + me + "@gate:2222"},
 		{name: "HostName from the alias", config: "Host h*\n HostName %h.lab", in: Target{Address: "h1"}, want: me + "@h1.lab:22"},
 		{name: "no HostName for addresses", config: "Host h1\n User lab", in: Target{Address: "[fd00::1]:2222"}, want: me + "@[fd00::1]:2222"},
 		{name: "IPv6 without a port", in: Target{Address: "fd00::1"}, want: me + "@[fd00::1]:22"},
@@ -167,6 +169,7 @@ func TestConfigSaid(t *testing.T) {
 		{"variable", "IdentityFile ${INABENCH_NOT_SET}", "there is no environment variable INABENCH_NOT_SET"},
 		{"open variable", "IdentityFile ${X", "is not closed"},
 		{"no value", "Host h1\nUser", "config:2: User has no value"},
+		{"a comment for a value", "Host h1\nUser # lab", "config:2: User has no value"},
 		{"no keyword", "Host h1\n= x", "config:2: \"=\" is not a keyword"},
 		{"quote", `User "lab`, "config:1: User: a quote is not closed"},
 		{"pattern", `Host "a b"`, `config:1: "a b" is not a pattern of hosts`},
@@ -260,6 +263,7 @@ func TestConfigAsOpenSSH(t *testing.T) {
 			"UserKnownHostsFile ~/k1 /k2", "GlobalKnownHostsFile /g", "ProxyJump gate", "ProxyJump u@g1:23,g2", "ProxyJump none", "ConnectTimeout 4", "ServerAliveInterval 8",
 			"ServerAliveCountMax 2", "IdentitiesOnly yes", "IdentitiesOnly no", "CertificateFile /c/%h", "Include sub1", "Include sub*", "Compression yes", "# a comment", "", "IdentityAgent none", "HostKeyAlias rack", "RevokedHostKeys /gone", "RevokedHostKeys none", "RevokedHostKeys ~/gone")
 	}
+	comment := func() string { return pick("", "", " # x", "\t#y z") }
 	files := 60
 	if !proof.Wanted() {
 		files = 20
@@ -267,12 +271,12 @@ func TestConfigAsOpenSSH(t *testing.T) {
 	for range files {
 		var b strings.Builder
 		for range rng.IntN(5) {
-			fmt.Fprintln(&b, option())
+			fmt.Fprintln(&b, option()+comment())
 		}
 		for range rng.IntN(4) {
-			fmt.Fprintf(&b, "%s %s %s\n", pick("Host", "host", "\tHost"), pattern(), pattern())
+			fmt.Fprintf(&b, "%s %s %s%s\n", pick("Host", "host", "\tHost"), pattern(), pattern(), comment())
 			for range rng.IntN(5) {
-				fmt.Fprintln(&b, "  "+option())
+				fmt.Fprintln(&b, "  "+option()+comment())
 			}
 		}
 		file := filepath.Join(dir, ".ssh", "config")
@@ -353,7 +357,7 @@ func TestConfigAsOpenSSH(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	for _, s := range []string{
 		"Host a b !c\n User x\n", "Match exec x\nUser y\nHost *", "Include ~/x\n", "Host", "=", "\"", "User \"a b\" c\r\nPort=1",
-		"IdentityFile %h%%${HOME}", "ProxyJump a,b@c:1", "#\n\n\t# x", "Host *\n\x00", "é = ü", "Host \"", "user",
+		"IdentityFile %h%%${HOME}", "ProxyJump a,b@c:1", "#\n\n\t# x", "Host a # b\nUser x #", "Host *\n\x00", "é = ü", "Host \"", "user",
 	} {
 		f.Add(s)
 	}
