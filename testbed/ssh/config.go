@@ -305,6 +305,8 @@ func (c *configFiles) lookup(named, alias string) (*settings, error) {
 				s.jump = o
 			}
 			return nil
+		case "pubkeyacceptedkeytypes": // its older name
+			o.key = "pubkeyacceptedalgorithms"
 		}
 		if _, ok := s.first[o.key]; !ok {
 			s.first[o.key] = o

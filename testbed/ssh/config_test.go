@@ -194,6 +194,7 @@ func TestConfigSaid(t *testing.T) {
 		{"host keys of this machine", "NoHostAuthenticationForLocalhost yes", "is not obeyed"},
 		{"host keys from a command", "KnownHostsCommand /bin/keys", "KnownHostsCommand /bin/keys is not obeyed"},
 		{"algorithms", "HostKeyAlgorithms +ssh-rsa,ssh-dss", "HostKeyAlgorithms +ssh-rsa,ssh-dss is not obeyed"},
+		{"algorithms, by the older name", "PubkeyAcceptedKeyTypes ssh-dss", "PubkeyAcceptedAlgorithms ssh-dss is not obeyed"},
 		{"canonical names", "CanonicalizeHostname yes", "is not obeyed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
