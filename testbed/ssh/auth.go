@@ -111,11 +111,11 @@ func (c *credentials) add(list []ssh.Signer, s ssh.Signer, certs []*ssh.Certific
 	return append(list, s)
 }
 
-// withoutSHA1 is a key that signs nothing with SHA-1, as RSA keys do for servers that do not say what
-// else they take.
+// withoutSHA1 is a key that signs nothing with SHA-1, as RSA keys and their certificates do for servers that do not
+// say what else they take.
 func withoutSHA1(s ssh.Signer) ssh.Signer {
 	all, ok := s.(ssh.AlgorithmSigner)
-	if !ok || s.PublicKey().Type() != ssh.KeyAlgoRSA {
+	if kind := s.PublicKey().Type(); !ok || kind != ssh.KeyAlgoRSA && kind != ssh.CertAlgoRSAv01 {
 		return s
 	}
 	safe, err := ssh.NewSignerWithAlgorithms(all, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256})

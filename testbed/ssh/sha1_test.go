@@ -16,7 +16,7 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
-// TestSHA1: an RSA key neither proves who a host is nor logs in with a signature of SHA-1, unless
+// TestSHA1: an RSA key, with a certificate or without, neither proves who a host is nor logs in with a signature of SHA-1, unless
 // ssh_config says so, each by a line of its own.
 func TestSHA1(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -24,6 +24,14 @@ func TestSHA1(t *testing.T) {
 		t.Fatal(err)
 	}
 	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &ssh.Certificate{Key: signer.PublicKey(), CertType: ssh.UserCert, ValidBefore: ssh.CertTimeInfinity}
+	if err := cert.SignCert(rand.Reader, signer); err != nil {
+		t.Fatal(err)
+	}
+	withCert, err := ssh.NewCertSigner(cert, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +55,7 @@ func TestSHA1(t *testing.T) {
 		"Host other\nHostKeyAlgorithms +ssh-rsa\nPubkeyAcceptedAlgorithms x": {false, false},
 	} {
 		home(t, map[string]string{"config": config})
-		target, err := new(configFiles).resolve(Target{Address: "h1", Signers: []ssh.Signer{signer}, Agent: "none"}, maxJumps, new([]string))
+		target, err := new(configFiles).resolve(Target{Address: "h1", Signers: []ssh.Signer{signer, withCert}, Agent: "none"}, maxJumps, new([]string))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,9 +67,14 @@ func TestSHA1(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, ok := c.signers[0].(ssh.MultiAlgorithmSigner)
-		if all := !ok || slices.Contains(with.Algorithms(), ssh.KeyAlgoRSA); all != want.user {
-			t.Errorf("%q: it logs in with SHA-1: %v", config, all)
+		if len(c.signers) != 2 {
+			t.Fatalf("%q: %d keys, not the plain one and the certificate", config, len(c.signers))
+		}
+		for _, s := range c.signers {
+			with, ok := s.(ssh.MultiAlgorithmSigner)
+			if all := !ok || slices.Contains(with.Algorithms(), ssh.KeyAlgoRSA); all != want.user {
+				t.Errorf("%q: it logs in with SHA-1 by %s: %v", config, s.PublicKey().Type(), all)
+			}
 		}
 	}
 }
