@@ -58,8 +58,9 @@ func stampOf(info fs.FileInfo) hosts.Stamp {
 // returns when that was by the host's clock. What is
 // written is on the disk, where the server can see to that. A disk without room for it is
 // an error wrapping syscall.ENOSPC.
-func (c *Client) Create(ctx context.Context, remote string, data []byte) (at hosts.Stamp, err error) {
-	err = c.withFiles(ctx, "create "+remote, func(files *session) error {
+func (c *Client) Create(ctx context.Context, remote string, data []byte) (hosts.Stamp, error) {
+	made := make(chan hosts.Stamp, 1) // nobody may be waiting for it any more
+	err := c.withFiles(ctx, "create "+remote, func(files *session) error {
 		f, err := files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 		if errors.Is(err, fs.ErrNotExist) {
 			if err := files.MkdirAll(path.Dir(remote)); err != nil {
@@ -72,7 +73,9 @@ func (c *Client) Create(ctx context.Context, remote string, data []byte) (at hos
 		}
 		if err = f.Chmod(createdMode); err == nil {
 			_, err = f.ReadFrom(bytes.NewReader(data))
+			var at hosts.Stamp
 			at, err = seal(files, f, err)
+			made <- at
 		} else {
 			err = errors.Join(err, f.Close())
 		}
@@ -82,15 +85,19 @@ func (c *Client) Create(ctx context.Context, remote string, data []byte) (at hos
 		}
 		return err
 	})
-	return at, err
+	if err != nil {
+		return hosts.Stamp{}, err
+	}
+	return <-made, nil
 }
 
 // Rewrite writes once more what a file says, which moves its time of modification, as Create returns it. A
 // file that says anything but data is left alone, with an error that wraps hosts.ErrChanged, as is what is not a regular file: whatever others
 // put in its place, no content is changed.
-func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at hosts.Stamp, err error) {
+func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (hosts.Stamp, error) {
+	made := make(chan hosts.Stamp, 1) // nobody may be waiting for it any more
 	var odd error
-	err = c.withFiles(ctx, "rewrite "+remote, func(files *session) error {
+	err := c.withFiles(ctx, "rewrite "+remote, func(files *session) error {
 		info, err := files.Lstat(remote)
 		if err != nil {
 			return err
@@ -117,15 +124,20 @@ func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at ho
 			return errors.Join(err, f.Close())
 		}
 		_, err = f.WriteAt(data, 0)
-		if at, err = seal(files, f, err); err != nil {
-			err = why(files, path.Dir(remote), err)
+		at, err := seal(files, f, err)
+		if err != nil {
+			return why(files, path.Dir(remote), err)
 		}
-		return err
+		made <- at
+		return nil
 	})
-	if err == nil && odd != nil {
+	switch {
+	case err != nil:
+		return hosts.Stamp{}, err
+	case odd != nil:
 		return hosts.Stamp{}, c.errorf("rewrite %s: %w", remote, odd)
 	}
-	return at, err
+	return <-made, nil
 }
 
 // seal closes a file that was written, with what came of that.

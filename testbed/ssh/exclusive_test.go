@@ -1,7 +1,9 @@
 package ssh_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,6 +29,30 @@ func TestCreateMode(t *testing.T) {
 	}
 	if mode := info.Mode().Perm(); mode != fs.FileMode(0o644) {
 		t.Errorf("mode %v", mode)
+	}
+}
+
+// TestNobodyWaits: who stops waiting for a file that is being written has no part in what becomes of it, which the race
+// detector sees.
+func TestNobodyWaits(t *testing.T) {
+	h := newHost(t, nil)
+	c := h.connect(t)
+	if _, err := c.Create(t.Context(), "again", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*20*time.Microsecond)
+		_, made := c.Create(ctx, fmt.Sprint("new", i), []byte("{}"))
+		_, written := c.Rewrite(ctx, "again", []byte("{}"))
+		cancel()
+		for _, err := range []error{made, written} {
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if at, err := c.Rewrite(t.Context(), "again", []byte("{}")); err != nil || at.At.IsZero() {
+		t.Errorf("in the end: %v, %v", at, err)
 	}
 }
 
