@@ -96,8 +96,8 @@ func (tb *Testbed) investigate(ctx context.Context, name string) error {
 	for {
 		client, err := reach.Dial(ctx, reach.To(tb.inv, *h), o)
 		if err == nil {
-			now, err := readBoot(ctx, client)
-			if err == nil && tb.opt.Run != "" { // or else it ends by itself
+			var now boot
+			if now, err = readBoot(ctx, client); err == nil && tb.opt.Run != "" { // or else it ends by itself
 				_, _ = supervise.Ask(ctx, client, tb.agentPath[name], "end", tb.opt.Run)
 			}
 			client.Close()
