@@ -229,32 +229,38 @@ func (tb *Testbed) lost(ctx context.Context) error {
 		return &lostNode{tb.hosts[names[0]].Err(), fmt.Sprintf("so are all %d hosts", len(names)),
 			"is this machine's own network up? What runs on hosts ends by itself"}
 	}
-	ctx, cancel := context.WithTimeout(ctx, tb.opt.Patience/4)
+	back, cancel := context.WithTimeout(ctx, tb.opt.Patience/4) // all of them have the same time to come back
 	defer cancel()
-	for _, name := range slices.Sorted(maps.Keys(tb.planes)) { // all of them have the same time to come back
-		if err := tb.planes[name].Explain(ctx); err != nil {
-			errs = append(errs, tb.lookAt(name, err))
+	planes := slices.Sorted(maps.Keys(tb.planes))
+	gone := make([]error, len(planes))
+	_ = parallel.Every(len(planes), len(planes), func(i int) error {
+		if err := tb.planes[planes[i]].Explain(back); err != nil {
+			gone[i] = tb.lookAt(ctx, planes[i], err)
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
+		return nil
+	})
+	if err := errors.Join(append(errs, gone...)...); err != nil {
 		return err
 	}
 	return held
 }
 
-// lookAt says whether a switch that was lost with err answers at all.
-func (tb *Testbed) lookAt(name string, err error) error {
+// lookAt says whether a switch that was lost with err answers at all: err alone where ctx ends before that is known.
+func (tb *Testbed) lookAt(ctx context.Context, name string, err error) error {
 	sw, ok := tb.inv.Switch(name)
 	if !ok {
 		return err
 	}
-	conn, dial := net.DialTimeout("tcp", sw.Control, tb.opt.Patience/4)
+	d := net.Dialer{Timeout: tb.opt.Patience / 4}
+	conn, dial := d.DialContext(ctx, "tcp", sw.Control)
 	switch {
 	case dial == nil:
 		conn.Close()
 		return err // which says it
 	case errors.Is(dial, unix.ECONNREFUSED):
 		return &lostNode{err, "nothing listens at " + sw.Control + " any more", "its P4Runtime server has ended: look at its log, and start it again"}
+	case ctx.Err() != nil:
+		return err
 	}
 	return &lostNode{err, sw.Control + " does not answer any more", "is the switch on, and its management cable in?"}
 }

@@ -3,12 +3,17 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/reach"
 )
@@ -46,5 +51,73 @@ func TestLostHostThatLetsIn(t *testing.T) {
 	err := tb.investigate(t.Context(), "h1")
 	if !errors.Is(err, hosts.ErrLost) || !strings.Contains(err.Error(), "it has not answered for another") || !strings.HasSuffix(err.Error(), ": its disk hangs") {
 		t.Errorf("%v", err)
+	}
+}
+
+// cut is a switch whose connection broke.
+type cut struct{ dataplane.Switch }
+
+func (cut) Explain(context.Context) error { return errors.New("connection lost") }
+
+// deaf is an address of this machine at which connections are neither taken nor refused: the queue there is full.
+func deaf(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
+	for range 10 {
+		c, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Fatal("its queue does not end")
+	return ""
+}
+
+// Many switches that do not answer are looked at for no longer than one, and not at all where nobody waits for it.
+func TestLostSwitchesThatDoNotAnswer(t *testing.T) {
+	const switches = 12
+	address := deaf(t)
+	inv, planes := &inventory.Inventory{}, map[string]dataplane.Switch{}
+	for i := range switches {
+		name := fmt.Sprintf("tor%d", i)
+		inv.Switches = append(inv.Switches, inventory.Switch{Name: name, Control: address})
+		planes[name] = cut{}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx      context.Context
+		patience time.Duration
+		most     time.Duration
+		silent   int // of which it is said that they do not answer
+	}{
+		"waited for":  {t.Context(), 4 * time.Second, 6 * time.Second, switches},
+		"interrupted": {over, 40 * time.Second, 8 * time.Second, 0},
+	} {
+		tb := &Testbed{opt: Options{Fan: 4, Patience: c.patience, Fabric: noFabric{}}, inv: inv, planes: planes}
+		began := time.Now()
+		err := tb.lost(c.ctx)
+		if took := time.Since(began); took > c.most {
+			t.Errorf("%s: it took %v", name, took)
+		}
+		if err == nil {
+			t.Fatalf("%s: nothing is lost", name)
+		}
+		if n := strings.Count(err.Error(), address+" does not answer any more"); n != c.silent || strings.Count(err.Error(), "connection lost") != switches {
+			t.Errorf("%s: %d do not answer, want %d: %v", name, n, c.silent, err)
+		}
 	}
 }
