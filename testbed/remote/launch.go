@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,7 +16,7 @@ import (
 // Launch starts this program on a host as one of its hidden verbs, with a configuration, one line of JSON, as the first of its
 // stdin. People know it by the configuration's Title, or else by its verb. The process is the caller's. It runs under a
 // supervisor, see package supervise: it ends when its stdin is closed, and when this program or the connection is gone, at the
-// latest after Options.Patience.
+// latest after Options.Patience. The end of ctx ends it only while it is being started.
 func (tb *Testbed) Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error) {
 	name := verb
 	if c, ok := config.(interface{ Title() string }); ok {
@@ -39,14 +40,23 @@ func (tb *Testbed) launch(ctx context.Context, host, name, verb string, config a
 	if err != nil {
 		return nil, blame.Host(host, err)
 	}
-	p, err := supervise.Start(context.WithoutCancel(ctx), client, tb.agentPath[host], supervise.Config{
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	started := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	p, err := supervise.Start(life, client, tb.agentPath[host], supervise.Config{
 		Run: tb.opt.Run, Name: name, Argv: []string{"", verb, name},
 		Stdin: string(line) + "\n", Relay: true, Lease: tb.opt.Patience.Seconds(), Fence: tb.fence(host),
 	})
-	if err == nil && watch != nil {
+	if !started() && err == nil { // ctx ended at the last moment
+		err = errors.Join(context.Cause(ctx), p.Close())
+	}
+	if err != nil {
+		end(nil)
+		return nil, err
+	}
+	if watch != nil {
 		p.Stdout = watch(p.Stdout)
 	}
-	return p, err
+	return p, nil
 }
 
 // MAC is the hardware address of a host's NIC.
