@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,6 +79,50 @@ func (d *doing) Replace(_ context.Context, name string, _ []byte, _ fs.FileMode,
 
 // Sudo: the user may become root, which is no reason to.
 func (d *doing) Sudo() bool { return true }
+
+// stranger is a host of another architecture than this machine, with files of processes. It notes what is copied there.
+type stranger struct {
+	doing
+	machine string
+	copied  []string
+}
+
+func (s *stranger) String() string { return "h1" }
+
+func (s *stranger) Run(context.Context, []string, io.Reader) (hosts.Output, error) {
+	return hosts.Output{Stdout: []byte(s.machine + "\n")}, nil
+}
+
+func (s *stranger) ReadDir(context.Context, string) ([]string, error) { return []string{"file"}, nil }
+
+func (s *stranger) ReadFilesOf(_ context.Context, _ int64, names ...string) []hosts.File {
+	return make([]hosts.File, len(names))
+}
+
+func (s *stranger) Stat(context.Context, string) (fs.FileInfo, error) { return nil, fs.ErrNotExist }
+
+func (s *stranger) Upload(_ context.Context, local, _ string, _ fs.FileMode) error {
+	s.copied = append(s.copied, local)
+	return errors.New("no room")
+}
+
+// TestSweepStranger: a host gets the program of its own architecture to look for processes, or none where there is none.
+func TestSweepStranger(t *testing.T) {
+	machine := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
+	if machine == "" {
+		t.Skipf("no other architecture than %s is known", runtime.GOARCH)
+	}
+	for _, dry := range []bool{false, true} {
+		h := &stranger{machine: machine}
+		inv := &inventory.Inventory{Hosts: []inventory.Host{{Name: "h1"}}}
+		k := keepers.Beside(t.Context(), inv, []string{"h1"}, map[string]hosts.Host{"h1": h}, reach.Options{})
+		_, err := sweepHost(t.Context(), k, "h1", Options{Exe: "/proc/self/exe", Dry: dry})
+		if err == nil || !strings.Contains(err.Error(), "no program for ") || len(h.copied) > 0 {
+			t.Errorf("dry %v: %q was copied, %v", dry, h.copied, err)
+		}
+		k.Close()
+	}
+}
 
 // sum is the checksum of a text.
 func sum(text string) string {

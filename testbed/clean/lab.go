@@ -37,7 +37,7 @@ func Lab(ctx context.Context, inv *inventory.Inventory, o Options) error {
 	k := keepers.Open(ctx, inv, names, o.Fan)
 	defer k.Close()
 	found := make([]string, len(names))
-	errs := []error{testbed.Leftover(k.Err()), parallel.Every(len(names), len(names), func(i int) (err error) {
+	errs := []error{testbed.Leftover(k.Err()), parallel.Every(o.Fan, len(names), func(i int) (err error) {
 		if k.Client(names[i]) != nil {
 			found[i], err = sweepHost(ctx, k, names[i], o)
 		}
@@ -72,11 +72,11 @@ func sweepHost(ctx context.Context, k *keepers.Keepers, host string, o Options) 
 	if err := unleased(ctx, p); err != nil {
 		return "", err
 	}
-	at, err := hosts.EnsureFile(ctx, []hosts.Host{client}, o.Exe)
+	at, err := hosts.EnsureProgram(ctx, []hosts.Host{client}, o.Exe)
 	if err != nil {
 		return "", err
 	}
-	what, err := (&cleaning{opt: o}).processes(ctx, client, &journal.Processes{Exe: at})
+	what, err := (&cleaning{opt: o}).processes(ctx, client, &journal.Processes{Exe: at[0]})
 	return what, testbed.Leftover(err)
 }
 
