@@ -102,7 +102,7 @@ func (k *Keeper) Serve(ctx context.Context, held Held, lasts time.Duration) erro
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	places := make(chan struct{}, most)
+	places, dials := make(chan struct{}, most+spare), make(chan struct{}, most)
 	for {
 		c, err := k.socket.AcceptUnix()
 		if ctx.Err() != nil {
@@ -121,13 +121,13 @@ func (k *Keeper) Serve(ctx context.Context, held Held, lasts time.Duration) erro
 		select {
 		case places <- struct{}{}:
 		default:
-			_ = tell(c, answer{Error: fmt.Sprintf("%d connections at once are as many as are kept", most)})
+			_ = tell(c, answer{Error: full(most + spare).Error()})
 			c.Close()
 			continue
 		}
 		all.Go(func() {
 			defer func() { <-places }()
-			down, err := k.answer(ctx, c, held)
+			down, err := k.answer(ctx, c, held, dials)
 			if err != nil {
 				_ = tell(c, answer{Error: err.Error(), Busy: errors.Is(err, ErrBusy)})
 			}
@@ -166,9 +166,12 @@ func tell(c *net.UnixConn, a answer) error {
 	return json.NewEncoder(c).Encode(a)
 }
 
-// answer does what one connection asks for. The caller closes it, at once or, of one that wants the emulation down, when
-// it is.
-func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held) (down bool, err error) {
+// full is why there is no place for one connection more.
+func full(n int) error { return fmt.Errorf("%d connections at once are as many as are kept", n) }
+
+// answer does what one connection asks for, one to a host while there is a place of dials. The caller closes it, at once or,
+// of one that wants the emulation down, when it is.
+func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held, dials chan struct{}) (down bool, err error) {
 	_ = c.SetDeadline(time.Now().Add(patience))
 	r, rest, files, err := receive(c)
 	defer func() {
@@ -188,6 +191,12 @@ func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held) (down b
 		k.mu.Unlock()
 		return false, tell(c, answer{Info: &info})
 	case r.Dial != "":
+		select {
+		case dials <- struct{}{}:
+			defer func() { <-dials }()
+		default:
+			return false, full(most)
+		}
 		there, err := held.Dial(ctx, r.Dial)
 		if err != nil {
 			return false, err

@@ -120,7 +120,8 @@ func PlaceOf(path string) (Place, error) {
 
 const (
 	patience = 10 * time.Second // for a request, and for an answer that takes nothing
-	most     = 64               // connections of a keeper at once
+	most     = 64               // connections to hosts through a keeper at once
+	spare    = 16               // connections besides, for all that is not one to a host
 	suffix   = ".sock"
 )
 

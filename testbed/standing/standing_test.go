@@ -206,6 +206,38 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// As many connections to hosts as are kept are in the way of one more, and of nothing else.
+func TestManyDials(t *testing.T) {
+	home(t)
+	keep(t, "rack", time.Hour)
+	e := named("rack")
+	n := 0
+	for ; n < 1000; n++ {
+		c, err := e.Dial(t.Context(), "h1")
+		if err != nil {
+			if !strings.Contains(err.Error(), "as many as are kept") {
+				t.Error(err)
+			}
+			break
+		}
+		defer c.Close()
+	}
+	if n == 0 || n == 1000 {
+		t.Fatalf("%d connections at once", n)
+	}
+	if _, err := e.Info(t.Context()); err != nil {
+		t.Errorf("after %d: %v", n, err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if code, err := e.Run(t.Context(), standing.Run{Args: []string{"inabench", "run"}}, null, null); code != 7 || err != nil {
+		t.Errorf("%d, %v", code, err)
+	}
+}
+
 // Time that is over ends it, but not what runs.
 func TestOver(t *testing.T) {
 	home(t)
