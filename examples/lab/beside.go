@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -78,14 +77,6 @@ func (h *host) ready(ctx context.Context) error {
 		return err
 	}
 	return hosts.Name(h.name, context.Cause(ctx))
-}
-
-func (h *host) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if err := h.ready(ctx); err != nil {
-		return nil, err
-	}
-	c, err := new(net.Dialer).DialContext(ctx, network, address)
-	return c, hosts.Name(h.name, err)
 }
 
 // Programs.

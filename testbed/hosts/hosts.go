@@ -14,7 +14,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
 	"net/netip"
 	"time"
 )
@@ -44,12 +43,10 @@ type Host interface {
 	String() string
 	// Local is the address of this machine at which the host reaches it.
 	Local() (netip.Addr, error)
-	// DialContext connects to an address as seen from the host.
-	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Done is closed when the host is lost, or was closed.
 	Done() <-chan struct{}
-	// Err is why it is lost; nil as long as it is not, and after Close.
+	// Err is why it is lost, or that it was closed; nil as long as it is neither.
 	Err() error
 	// Close gives it up. Whatever still runs there for this program ends.
 	Close() error

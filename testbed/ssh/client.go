@@ -259,8 +259,8 @@ func (c *Client) leaveGate() {
 	}
 }
 
-// DialContext makes a connection from the host to address, for control protocols
-// that are only reachable from there. network is "tcp".
+// DialContext makes a connection from the host to address, such as that of a host
+// which is only reachable from there. network is "tcp".
 func (c *Client) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := c.conn.DialContext(ctx, network, address)
 	if err != nil {

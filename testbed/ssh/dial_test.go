@@ -302,7 +302,7 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// A control connection can go through a host.
+// A connection can go through a host.
 func TestDialThroughHost(t *testing.T) {
 	address := listen(t, func(c net.Conn) { c.Write([]byte("switch")); c.Close() })
 	c := newHost(t, nil).connect(t)
