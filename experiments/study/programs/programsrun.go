@@ -548,11 +548,15 @@ func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, longe
 
 // neighbour is another program that runs on hosts of the i-th; empty: none does.
 func neighbour(works []*program.Workload, i int) string {
+	shared := func(h program.Host) bool {
+		return slices.ContainsFunc(works[i].Hosts, func(o program.Host) bool { return o.Name == h.Name })
+	}
 	for k, other := range works {
-		shared := func(h program.Host) bool {
-			return slices.ContainsFunc(works[i].Hosts, func(o program.Host) bool { return o.Name == h.Name })
+		on := slices.Concat(other.Hosts, other.Servers)
+		for _, f := range other.Flows {
+			on = append(on, f.From, f.To)
 		}
-		if k != i && slices.ContainsFunc(other.Hosts, shared) {
+		if k != i && slices.ContainsFunc(on, shared) {
 			return other.Name
 		}
 	}

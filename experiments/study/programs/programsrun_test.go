@@ -90,6 +90,33 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// Programs share hosts wherever these are named: as ranks, as parameter servers or as an end of a flow.
+func TestNeighbour(t *testing.T) {
+	hosts := func(names ...string) (out []program.Host) {
+		for _, name := range names {
+			out = append(out, program.Host{Name: name})
+		}
+		return out
+	}
+	for _, test := range []struct {
+		name  string
+		other program.Workload
+		want  string
+	}{
+		{"ranks", program.Workload{Hosts: hosts("h9", "h2")}, "B"},
+		{"parameter servers", program.Workload{Hosts: hosts("h9"), Servers: hosts("h2")}, "B"},
+		{"a client", program.Workload{Flows: []program.Flow{{From: program.Host{Name: "h1"}, To: program.Host{Name: "h9"}}}}, "B"},
+		{"a server", program.Workload{Flows: []program.Flow{{From: program.Host{Name: "h9"}, To: program.Host{Name: "h1"}}}}, "B"},
+		{"other hosts", program.Workload{Hosts: hosts("h7"), Servers: hosts("h8"), Flows: []program.Flow{{From: program.Host{Name: "h8"}, To: program.Host{Name: "h9"}}}}, ""},
+	} {
+		test.other.Name = "B"
+		works := []*program.Workload{{Name: "A", Hosts: hosts("h1", "h2")}, &test.other}
+		if got := neighbour(works, 0); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
 type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
