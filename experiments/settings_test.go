@@ -88,20 +88,39 @@ func TestClockBefore(t *testing.T) {
 	}
 }
 
-// TestSlotsOfSwitch: a job that is to pick more slots than its switch has is refused before anything runs.
+// TestSlotsOfSwitch: slots that a job cannot pick on its switch are refused before anything runs: more than there are, less
+// than one, or of more aggregators than slots can name.
 func TestSlotsOfSwitch(t *testing.T) {
-	s := pairOn(t, "1us", `
+	for _, test := range []struct {
+		says        string
+		aggregators int
+		want        string
+	}{
+		{"slots = 16", 7, "switch.slots is 16, and a switch that adds up for it has 7 aggregators"},
+		{"slots_ratio = 0.1", 4, "switch.slots_ratio 0.1 of 4 aggregators is less than one slot"},
+		{"slots_ratio = 0.1\naggregators = 4", 4096, "switch.slots_ratio 0.1 of 4 aggregators is less than one slot"},
+		{"slots_ratio = 0.1", 5, ""}, // half a slot is one
+		{"slots = 7", 7, ""},
+		{"slots_ratio = 0.5", 100_000, "a switch that adds up for it has 100,000 aggregators, and slots are chosen among 65536 at most"},
+		{"slots_ratio = 0.5\naggregators = 65536", 100_000, ""},
+	} {
+		s := pairOn(t, "1us", `
 inventory = "pair.toml"
 [switch]
 addressing = "atp"
-slots = 16
+%s
 [[job]]
 name = "A"
 hosts = ["h1", "h2"]
 ps = "h3"
-`)
-	s.Inventory().Switches[0].Aggregators = 7
-	if _, err := NewPlan(s, "test"); !errors.Is(err, spec.ErrInput) || !strings.Contains(err.Error(), "switch.slots is 16, and a switch that adds up for it has 7 aggregators") {
-		t.Errorf("%v", err)
+`, test.says)
+		s.Inventory().Switches[0].Aggregators = test.aggregators
+		_, err := NewPlan(s, "test")
+		if test.want == "" && err != nil {
+			t.Errorf("%q of %d aggregators: %v", test.says, test.aggregators, err)
+		}
+		if test.want != "" && (!errors.Is(err, spec.ErrInput) || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%q of %d aggregators: %v, want %q", test.says, test.aggregators, err, test.want)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 		if j.Collective == placement.Ring || len(j.Tree) == 0 {
 			continue
 		}
-		w, err := workloadAt(s, i, plan, inv, topo, 0, scale)
+		w, err := workloadAt(s, i, plan, topo, scale)
 		if err != nil {
 			return base, nil, err
 		}

@@ -346,7 +346,7 @@ func TestShrunkMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for factor, want := range map[float64]int64{1: 4000, 100: 40, 5000: 4} {
-		w, err := workloadAt(s, 0, plan, s.Inventory(), s.Inventory().Topology(), 0, results.Scale{Mode: "shrunk", Factor: factor})
+		w, err := workloadAt(s, 0, plan, s.Inventory().Topology(), results.Scale{Mode: "shrunk", Factor: factor})
 		if err != nil || w.Message != want {
 			t.Errorf("shrunk by %v: %d bytes, %v; want %d", factor, w.Message, err, want)
 		}

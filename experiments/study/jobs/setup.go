@@ -26,8 +26,11 @@ func setupOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory, base 
 	topo := inv.Topology()
 	out := testbed.Setup{Plan: plan, Settings: study.SettingsOf(s, m), Damage: damageOf(s, topo, scale)}
 	for i := range s.Jobs {
-		w, err := workloadAt(s, i, plan, inv, topo, m, scale)
+		w, err := workloadAt(s, i, plan, topo, scale)
 		if err != nil {
+			return testbed.Setup{}, err
+		}
+		if w.Slots, err = slotsOf(s, &w.Job, inv, m); err != nil {
 			return testbed.Setup{}, err
 		}
 		out.Workloads = append(out.Workloads, w)
@@ -53,8 +56,8 @@ func timed(setup testbed.Setup, pace testbed.Pace, base Baseline) {
 	}
 }
 
-// workloadAt is what one job sends.
-func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Inventory, topo *inventory.Topology, aggregators int, scale results.Scale) (testbed.Workload, error) {
+// workloadAt is what one job sends, but for its slots.
+func workloadAt(s *spec.Spec, i int, plan *placement.Plan, topo *inventory.Topology, scale results.Scale) (testbed.Workload, error) {
 	j := s.Jobs[i]
 	times, bytes := study.Factors(scale)
 	small := func(n int64) int64 { return max(4, int64(float64(n)*bytes)) } // one value at least
@@ -81,33 +84,53 @@ func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Invent
 			})
 		}
 	}
-	if s.Switch.Addressing == "atp" {
-		m := memory(plan.Jobs[i], inv, aggregators)
-		if w.Slots = s.Switch.Slots; s.Switch.SlotsRatio > 0 {
-			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(m)))
-		}
-		if s.Switch.Slots > m && m > 0 {
-			return w, spec.Invalidf("job %s: switch.slots is %d, and a switch that adds up for it has %s: write at most that, or slots_ratio",
-				j.Name, s.Switch.Slots, human.Plural(m, "aggregator"))
-		}
-	}
 	w.RTO = testbed.RTO(&plan.Jobs[i], topo, backlogOf(s, plan, i))
 	return w, nil
 }
 
-// memory is the least that the job's aggregating switches have, or use.
-func memory(j placement.JobPlan, inv *inventory.Inventory, use int) int {
-	least := 0
+// mostSlots is how many aggregators slots may be chosen among: packets have 16 bits for a slot.
+const mostSlots = 1 << 16
+
+// slotsOf is how many slots the job picks under atp addressing, where each switch uses so many aggregators; 0: none.
+func slotsOf(s *spec.Spec, j *placement.JobPlan, inv *inventory.Inventory, use int) (int, error) {
+	if s.Switch.Addressing != "atp" {
+		return 0, nil
+	}
+	least, most := memory(j, inv, use)
+	slots := s.Switch.Slots
+	if s.Switch.SlotsRatio > 0 {
+		slots = int(math.Round(s.Switch.SlotsRatio * float64(least)))
+	}
+	switch {
+	case least == 0 || slots == 0 && s.Switch.SlotsRatio == 0:
+		return slots, nil // no switch adds up for it, or none by slots
+	case slots == 0:
+		return 0, spec.Invalidf("job %s: switch.slots_ratio %v of %s is less than one slot: write slots, or a larger part",
+			j.Name, s.Switch.SlotsRatio, human.Plural(least, "aggregator"))
+	case slots > least:
+		return 0, spec.Invalidf("job %s: switch.slots is %d, and a switch that adds up for it has %s: write at most that, or slots_ratio",
+			j.Name, slots, human.Plural(least, "aggregator"))
+	case most > mostSlots:
+		return 0, spec.Invalidf("job %s: a switch that adds up for it has %s, and slots are chosen among %d at most: write that as switch.aggregators, or less",
+			j.Name, human.Plural(most, "aggregator"), mostSlots)
+	}
+	return slots, nil
+}
+
+// memory is what the job's aggregating switches have, or use: the least of one, and the most.
+func memory(j *placement.JobPlan, inv *inventory.Inventory, use int) (least, most int) {
 	for _, n := range j.Tree {
 		sw, ok := inv.Switch(n.Switch)
 		if !ok || !n.Aggregate {
 			continue
 		}
-		if m := placement.Aggregators(sw, use); least == 0 || m < least {
+		m := placement.Aggregators(sw, use)
+		if least == 0 || m < least {
 			least = m
 		}
+		most = max(most, m)
 	}
-	return least
+	return least, most
 }
 
 // backlogOf is how many bits a job's packet may find before it in front of one link, at most: those of all
