@@ -176,6 +176,13 @@ type FabricKey struct {
 	Rate        inventory.BitRate // of hosts' NICs; 0: as the inventory says
 }
 
+// NetworkOf names what packets find between hosts, as points of a run may differ in it: the part of a key of Once whose value
+// was measured of transfers.
+func NetworkOf(s *spec.Spec) string {
+	sw := &s.Switch
+	return fmt.Sprintf("%s queue %s buffer %d ecn %d", s.Inventory().SHA256, sw.Queue, int64(sw.Buffer), int64(sw.ECN))
+}
+
 // JobTimeout is how long after the last planned event jobs may take for their
 // iterations.
 const JobTimeout = 15 * time.Minute

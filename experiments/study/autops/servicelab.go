@@ -291,8 +291,7 @@ func (l *serviceLab) alone(ctx context.Context, jobs []serving) ([]standalone, e
 	out := make([]standalone, len(jobs))
 	for i := range jobs {
 		j := jobs[i]
-		key := fmt.Sprint("alone ", l.Spec.Inventory().SHA256, l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
-		ref, err := study.Once(l.Known(), key, func() (measuredAlone, error) { return l.standalone(ctx, j) })
+		ref, err := study.Once(l.Known(), l.aloneFor(&j), func() (measuredAlone, error) { return l.standalone(ctx, j) })
 		if err != nil {
 			return nil, err
 		}
@@ -302,6 +301,11 @@ func (l *serviceLab) alone(ctx context.Context, jobs []serving) ([]standalone, e
 		out[i] = ref.standalone
 	}
 	return out, nil
+}
+
+// aloneFor names what the time that a job takes alone depends on.
+func (l *serviceLab) aloneFor(j *serving) string {
+	return fmt.Sprint("alone ", study.NetworkOf(l.Spec), " ", l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
 }
 
 // measuredAlone is what a job took alone on a testbed, and why that may be wrong.

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/spec/spectest"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/paramservice/aggregator"
@@ -242,6 +245,23 @@ func TestRevertedAt(t *testing.T) {
 	res.Changes = res.Changes[:1]
 	if got := at(); got != nil {
 		t.Errorf("nothing was: %v", got)
+	}
+}
+
+// What a job takes alone was measured with queues of one point, and is not taken for points with others.
+func TestServiceAloneFor(t *testing.T) {
+	key := func(queues string) string {
+		s := spectest.Pair(t, nil, "1us", "inventory = \"pair.toml\"\n[switch]\n"+queues+"\n[[job]]\nname = \"A\"\ngpus = 2\n")
+		l := &serviceLab{Bench: &study.Bench{Planned: study.Planned{Point: spec.Point{Spec: s}}}}
+		return l.aloneFor(&serving{})
+	}
+	seen := map[string]string{}
+	for _, queues := range []string{"", `queue = "fifo"`, `buffer = "16KiB"`, `ecn = "16KiB"`} {
+		k := key(queues)
+		if other, ok := seen[k]; ok {
+			t.Errorf("with %q it is as with %q: %s", queues, other, k)
+		}
+		seen[k] = queues
 	}
 }
 

@@ -234,3 +234,16 @@ func TestTrainingMeasured(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// What transfers get was calibrated with queues of one point, and is not taken for points with others.
+func TestTrainingCalibratedFor(t *testing.T) {
+	seen := map[string]string{}
+	for _, set := range []string{"switch.queue=fair", "switch.queue=fifo", "switch.buffer=16KiB", "switch.ecn=16KiB", "fat_tree.rate=20Gbit/s"} {
+		s := parseTraining(t, set)
+		key := s.Study().(*Training).calibratedFor(s, [2]int64{1, 8})
+		if other, ok := seen[key]; ok {
+			t.Errorf("%s is calibrated as %s is: %s", set, other, key)
+		}
+		seen[key] = set
+	}
+}

@@ -240,9 +240,14 @@ func (t *Training) calibrate(ctx context.Context, b *study.Bench, tb *remote.Tes
 	}
 	sizes := [2]int64{0, max(32, t.message(b.Spec, scale)/2/8*8)}
 	sizes[0] = max(16, sizes[1]/calibratedPart/8*8)
-	return study.Once(b.Known(), fmt.Sprint("transfers ", b.Spec.Inventory().SHA256, sizes, t.Local), func() (calibratedNetwork, error) {
+	return study.Once(b.Known(), t.calibratedFor(b.Spec, sizes), func() (calibratedNetwork, error) {
 		return t.transferAlone(ctx, b, tb, sizes, declared)
 	})
+}
+
+// calibratedFor names what transfers of two sizes depend on.
+func (t *Training) calibratedFor(s *spec.Spec, sizes [2]int64) string {
+	return fmt.Sprintf("transfers %s bytes %d local %v", study.NetworkOf(s), sizes, t.Local)
 }
 
 // transferAlone measures transfers of two sizes.

@@ -552,9 +552,14 @@ func (o *Operations) calibrate(ctx context.Context, b *study.Bench, tb *remote.T
 	if n < 2 || len(probe.Ops) == 0 {
 		return assumed, nil // nobody reduces anything
 	}
-	return study.Once(b.Known(), fmt.Sprint("all-reduces ", s.Inventory().SHA256, n, probe.Ops), func() (calibrated, error) {
+	return study.Once(b.Known(), calibratedFor(s, n, probe), func() (calibrated, error) {
 		return o.reduceAlone(ctx, b, tb, n, probe, assumed)
 	})
+}
+
+// calibratedFor names what the cost of all-reduces of n hosts depends on.
+func calibratedFor(s *spec.Spec, n int, probe agent.Pattern) string {
+	return fmt.Sprintf("all-reduces %s lanes %d hosts %d %v", study.NetworkOf(s), s.Switch.Lanes, n, probe.Ops)
 }
 
 // reduceAlone measures what all-reduces of n hosts cost.

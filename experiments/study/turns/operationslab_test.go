@@ -85,3 +85,30 @@ func TestAgain(t *testing.T) {
 		}
 	}
 }
+
+// What an all-reduce costs was calibrated with packets and queues of one point, and is not taken for points with others.
+func TestCalibratedFor(t *testing.T) {
+	key := func(sets ...string) string {
+		pairs, err := spec.Kinds{Kind}.Load("../../mina-pairs.toml", sets...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := pairs.Points()[0].Spec
+		jobs, err := s.Study().(*Operations).jobs(s, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return calibratedFor(s, 4, probes(jobs))
+	}
+	seen := map[string]string{}
+	for _, set := range []string{"switch.lanes=240", "switch.lanes=60", "switch.queue=fifo", "switch.buffer=16KiB", "switch.ecn=16KiB", "clos.delay=1ms"} {
+		k := key(set)
+		if other, ok := seen[k]; ok {
+			t.Errorf("%s is calibrated as %s is: %s", set, other, k)
+		}
+		seen[k] = set
+	}
+	if seen[key()] != "switch.lanes=240" {
+		t.Errorf("packets of 240 lanes are not what is calibrated: %v", seen)
+	}
+}
