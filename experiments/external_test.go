@@ -148,6 +148,8 @@ func TestPredictorChecks(t *testing.T) {
 		{"[predictor]\ncommand = [\"x\"]\ntimeout = \"0s\"\n", "timeout must be above zero"},
 		{"[predictor]\ncommand = [\"x\"]\nother = 1\n", "other"},
 		{"[predictor]\ncommand = [\"x\"]\n[[expect]]\nmetric = \"goodput\"\npredictor = \"mine\"\ntolerance = \"1%\"\nreason = \"r\"\n", `unknown predictor "mine"`},
+		{"[predictor]\ncommand = [\"x\"]\n[[sweep]]\nkey = \"predictor.command\"\nvalues = [[\"x\"], [\"y\"]]\n", `"predictor.command" is the same for all points`},
+		{"[predictor]\ncommand = [\"x\"]\n[[sweep]]\nkey = \"predictor.name\"\nvalues = [\"x\", \"y\"]\n", `"predictor.name" is the same for all points`},
 	} {
 		_, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(predicting+c.text), threeHosts(t))
 		var problems tomlfile.Problems

@@ -180,7 +180,7 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 			f.Problemf(sw.At+".key", tomlfile.HintOf(err), "sweep over %q: %v", sw.Key, err)
 			ok = false
 			continue
-		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "patterns", "quick", "summary", "emulation", "sweep", "expect", "compare", "published"}, top) ||
+		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "patterns", "quick", "summary", "emulation", "sweep", "expect", "compare", "published", "predictor"}, top) ||
 			repeats(key.Path) || top == "job" && strings.HasSuffix(key.Path, ".name"):
 			f.Problemf(sw.At+".key", "", "%q is the same for all points, it cannot be swept", sw.Key)
 			ok = false
