@@ -54,7 +54,9 @@ const (
 	mostParts  = 200         // that a sweep is cut into
 	leastCells = 4           // of a part, so that starting does not cost more than computing
 	lookEvery  = 100 * time.Millisecond
-	askEvery   = 2 * time.Second // of a batch system
+
+	askEvery    = 2 * time.Second  // of a batch system
+	askPatience = 10 * time.Minute // with one that neither answers nor has computed anything meanwhile
 )
 
 // cellWork is what processes that compute cells are told.
@@ -292,7 +294,8 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 	}()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	asked, active := time.Now(), true
+	said := inquiry{batch: batch, asked: time.Now(), heard: time.Now()}
+	active := true
 	for {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
@@ -306,6 +309,7 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 			if c := readCell(dir, i); c != nil {
 				delete(waiting, i)
 				done(i, c)
+				said.heard = time.Now()
 			}
 		}
 		switch {
@@ -319,13 +323,36 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		if time.Since(asked) >= askEvery {
-			if active, err = batch.Active(ctx); err != nil {
-				return err
-			}
-			asked = time.Now()
+		if active, err = said.active(ctx, time.Now()); err != nil {
+			return err
 		}
 	}
+}
+
+// inquiry is how things stand with a batch system that computes parts of a sweep.
+type inquiry struct {
+	batch        Submitted
+	asked, heard time.Time // when it was asked last, and when it last answered or a cell came
+}
+
+// active says whether some part is waiting or running still, as far as is known. A batch system that does not answer is waited
+// for: it restarts, or another machine takes it over, while its parts go on.
+func (q *inquiry) active(ctx context.Context, now time.Time) (bool, error) {
+	if now.Sub(q.asked) < askEvery {
+		return true, nil
+	}
+	q.asked = now
+	active, err := q.batch.Active(ctx)
+	switch {
+	case err == nil:
+		q.heard = now
+		return active, nil
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case now.Sub(q.heard) >= askPatience:
+		return false, err
+	}
+	return true, nil
 }
 
 // takeOver moves the cells of an earlier run, which was cut off, here.
