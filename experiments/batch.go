@@ -207,6 +207,15 @@ func readWork(dir string) (*cellWork, error) {
 	return w, nil
 }
 
+// save writes what readWork reads.
+func (w *cellWork) save(dir string) error {
+	text, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	return results.WriteAtomically(filepath.Join(dir, cellsWork), text)
+}
+
 // fileSum is the SHA-256 of a file, which may be a large trace.
 func fileSum(path string) (string, error) {
 	f, err := bounded.Open(path)
@@ -254,6 +263,9 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 	var missing []int
 	waiting := map[int]bool{}
 	for i := range cells {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if c := readCell(dir, i); c != nil {
 			done(i, c)
 			continue
@@ -262,11 +274,7 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 	}
 	r.cells = dir // until the record is there
 	w.Parts = slices.Collect(slices.Chunk(missing, max(leastCells, (len(missing)+mostParts-1)/mostParts)))
-	text, err := json.Marshal(w)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, cellsWork), text, 0o644); err != nil {
+	if err := w.save(dir); err != nil {
 		return err
 	}
 	if len(missing) == 0 {
@@ -355,7 +363,8 @@ func (q *inquiry) active(ctx context.Context, now time.Time) (bool, error) {
 	return true, nil
 }
 
-// takeOver moves the cells of an earlier run, which was cut off, here.
+// takeOver moves the cells of an earlier run, which was cut off, here. From the first one on they can be taken over from here.
+// When all are here that run has nothing to take over any more.
 func (r *run) takeOver(dir string, w *cellWork) error {
 	if r.opt.Resume == "" {
 		return nil
@@ -371,12 +380,15 @@ func (r *run) takeOver(dir string, w *cellWork) error {
 	if !old.same(w) {
 		return fmt.Errorf("%w: %s is a run of another experiment, or with other files, or by another inabench", spec.ErrInput, r.opt.Resume)
 	}
+	if err := w.save(dir); err != nil {
+		return err
+	}
 	for i := range w.Points * w.Repeats {
 		if err := os.Rename(cellPath(from, i), cellPath(dir, i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	return nil
+	return os.Remove(filepath.Join(from, cellsWork))
 }
 
 // lastWords is the end of what the first part said that said something.

@@ -3,8 +3,15 @@ package experiments
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/results"
 )
 
 // answering is a batch system that answers a number of times, and then no more.
@@ -62,5 +69,69 @@ func TestInquiry(t *testing.T) {
 	q = inquiry{batch: &answering{}, asked: began, heard: began}
 	if _, err := q.active(ctx, began.Add(askEvery)); !errors.Is(err, why) {
 		t.Errorf("interrupted while it was asked: %v", err)
+	}
+}
+
+// errKilled is how a run ends that cannot do anything about it.
+var errKilled = errors.New("killed")
+
+// What a run has taken over can be taken over from it, also if it ended while it read that; and from where it was there is
+// nothing to take over.
+func TestTakeOverTwice(t *testing.T) {
+	parsed := func() *spec.Spec {
+		s, err := kinds.Parse("sweep.toml", sweepText(1, 24), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	resumed := func(from string) error {
+		_, _, err := Run(t.Context(), parsed(), RunOptions{Driver: "sim", Root: t.TempDir(), Batch: backwards{}, Resume: from})
+		return err
+	}
+	cells := func(dir string) int {
+		names, _ := filepath.Glob(filepath.Join(dir, cellsDir, "*.cell"))
+		return len(names)
+	}
+	_, cut, err := Run(t.Context(), parsed(), RunOptions{Driver: "sim", Root: t.TempDir(), Batch: cutOff{}})
+	if !errors.Is(err, errCutOff) {
+		t.Fatal(err)
+	}
+	had := cells(cut.Path)
+	if had == 0 {
+		t.Fatal("the first part left nothing")
+	}
+	// reads has a new run take over the cells of another and read them, one of which kills it.
+	reads := func(ctx context.Context, from string) (dir string, err error) {
+		s := parsed()
+		r := &run{spec: s, points: make([]study.Planned, len(s.Points())), dir: &results.Dir{Path: t.TempDir()}}
+		r.opt.Repeats, r.opt.Resume = s.Measure.Fewest(), from
+		defer func() {
+			if said := recover(); said != nil {
+				dir, err = r.dir.Path, fmt.Errorf("%w: %v", errKilled, said)
+			}
+			if n := cells(r.dir.Path); n != had {
+				t.Errorf("%d cells were taken over of %d", n, had)
+			}
+		}()
+		return r.dir.Path, r.elsewhere(ctx, len(r.points)*r.opt.Repeats, func(int, *study.Repetition) { panic("kill -9") })
+	}
+	killed, err := reads(t.Context(), cut.Path)
+	if !errors.Is(err, errKilled) {
+		t.Fatalf("it has read nothing: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	interrupted, err := reads(ctx, killed)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("it went on when it was interrupted: %v", err)
+	}
+	for _, from := range []string{cut.Path, killed} {
+		if err := resumed(from); !errors.Is(err, spec.ErrInput) {
+			t.Errorf("from where nothing is any more: %v", err)
+		}
+	}
+	if err := resumed(interrupted); err != nil {
+		t.Errorf("from where it was taken to: %v", err)
 	}
 }
