@@ -231,10 +231,10 @@ type serviceLab struct {
 	point *results.Point
 }
 
-// serve runs jobs on the service, or on servers of their own.
+// serve runs jobs on the service, or on servers of their own. What was seen of them is there with an error, too.
 func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, move int, sample func(context.Context) error) (*deploy.Result, error) {
 	if err := study.Anew(ctx, l.tb); err != nil {
-		return nil, err
+		return &deploy.Result{}, err
 	}
 	began := time.Now()
 	defer func() { l.Timing("measure", began) }()
@@ -250,7 +250,7 @@ func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, mov
 	if !static {
 		dir, err := os.MkdirTemp("", "pmaster-")
 		if err != nil {
-			return nil, err
+			return &deploy.Result{}, err
 		}
 		defer os.RemoveAll(dir)
 		cfg.Master, cfg.Setup.State = []string{"/proc/self/exe", masterVerb}, filepath.Join(dir, "epoch")

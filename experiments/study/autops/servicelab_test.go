@@ -1,7 +1,10 @@
 package autops
 
 import (
+	"context"
 	"errors"
+	"io/fs"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,10 +15,12 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/paramservice/aggregator"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/deploy"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
+	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sim/service"
 )
 
@@ -262,6 +267,46 @@ func TestServiceAloneFor(t *testing.T) {
 			t.Errorf("with %q it is as with %q: %s", queues, other, k)
 		}
 		seen[k] = queues
+	}
+}
+
+// empty is a fabric of nothing, which may not say how it is.
+type empty struct {
+	testbed.Fabric
+	unwell error
+}
+
+func (empty) Inventory() *inventory.Inventory                     { return &inventory.Inventory{} }
+func (e empty) Health(context.Context) ([]results.Trouble, error) { return nil, e.unwell }
+func (empty) Close(context.Context) error                         { return nil }
+
+// untold is what a study has of a run that keeps nothing.
+type untold struct{ study.Runner }
+
+func (untold) Scale() results.Scale     { return results.Scale{} }
+func (untold) Timing(string, time.Time) {}
+
+// A service that could not even begin has served nobody, and says why.
+func TestServiceUnbegun(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	silent := errors.New("no answer")
+	for _, want := range []error{silent, fs.ErrNotExist} {
+		fabric := empty{}
+		if want == silent {
+			fabric.unwell = silent
+		}
+		tb, err := remote.Open(t.Context(), remote.Options{Fabric: fabric, Exe: "/proc/self/exe", Unmanaged: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &serviceLab{Bench: &study.Bench{Runner: untold{}, Planned: study.Planned{Point: spec.Point{Spec: &spec.Spec{}}}}, tb: tb, point: &results.Point{}}
+		out, err := l.serve(t.Context(), nil, false, 0, nil)
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if len(out.Events) > 0 || len(l.summaries(nil, out)) > 0 {
+			t.Errorf("it has seen %+v", out)
+		}
 	}
 }
 
