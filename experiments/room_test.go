@@ -67,6 +67,7 @@ func annotated(key string, n int) string {
 // where nobody says how many.
 func TestProgramRoom(t *testing.T) {
 	chip := annotated("lanes", 32) + annotated("whole", 1)
+	const second = "[[job]]\nname = \"B\"\nhosts = [\"h1\", \"h2\", \"h3\"]\nps = \"h4\"\n"
 	addresses := `kv_pairs { key: "addressing" value { string_value: "hash linear" } } `
 	for _, tt := range []struct {
 		name, says, job, sw string
@@ -86,6 +87,12 @@ func TestProgramRoom(t *testing.T) {
 		{name: "window", says: annotated("window", 512), want: []string{"window = 1024: the program of switch tor1 remembers decisions for 512 packets: write window = 512"}},
 		{name: "workers", says: annotated("workers", 2), want: []string{"3 workers: the program of switch tor1 sums those of 2"}},
 		{name: "jobs", says: annotated("jobs", 1), want: []string{"job A is one too many: the program of switch tor1 sums 0"}},
+		{name: "jobs that do not aggregate count", says: annotated("jobs", 2), job: `collective = "ps"`, sw: second, want: []string{"job B is one too many: the program of switch tor1 sums 1, the first of the file"}},
+		{name: "those after it do not", says: annotated("jobs", 2), sw: second + "collective = \"ps\"\n", lanes: 240},
+		{name: "no power of two", says: annotated("powers", 1), sw: "aggregators = 1000", want: []string{"1000 aggregators: the program of switch tor1 wants a power of two of them: write aggregators = 512"}},
+		{name: "a power of two", says: annotated("powers", 1), sw: "aggregators = 512", lanes: 240},
+		{name: "no power of two, synchronous", says: annotated("powers", 1), job: "window = 100", sw: `mode = "synchronous"`, want: []string{"window = 100: the program of switch tor1 wants a power of two of aggregators for a job, which are two windows: write window = 64"}},
+		{name: "a power of two, synchronous", says: annotated("powers", 1), job: "window = 64", sw: "mode = \"synchronous\"\naggregators = 1000", lanes: 240},
 		{name: "memory of the inventory", says: annotated("aggregators", 1024), want: []string{"switch tor1 has aggregators = 4096", "its program has 1024: write aggregators = 1024 there"}},
 		{name: "memory asked for", says: annotated("aggregators", 1024), sw: "aggregators = 2048", want: []string{"2048 aggregators: the program of switch tor1 has 1024"}},
 		{name: "less of it", says: annotated("aggregators", 1024), sw: "aggregators = 1024", lanes: 240},

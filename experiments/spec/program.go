@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -78,8 +79,9 @@ func (c *Checker) programs() {
 		c.modes(rooms)
 		c.memory(rooms)
 	}
-	for i, j := range aggregating {
-		c.jobRoom(j, i, rooms)
+	c.ids(rooms)
+	for _, j := range aggregating {
+		c.jobRoom(j, rooms)
 	}
 }
 
@@ -169,14 +171,41 @@ func (c *Checker) memory(rooms []room) {
 		case sw.Aggregators == 0 && int64(r.sw.Aggregators) > most:
 			c.Problemf("inventory", fmt.Sprintf("write aggregators = %d there", most), "switch %s has aggregators = %d in %s, its program has %d",
 				r.sw.Name, r.sw.Aggregators, c.Lab.Inv.File, most)
+		case !r.Powers || sw.Mode != "statistical": // synchronous jobs have windows
+		case sw.Aggregators > 0 && sw.Aggregators < r.sw.Aggregators && !power(sw.Aggregators):
+			c.Problemf("switch.aggregators", fmt.Sprintf("write aggregators = %d", powerBelow(sw.Aggregators)),
+				"%d aggregators: the program of switch %s wants a power of two of them", sw.Aggregators, r.sw.Name)
+			return
+		case !power(r.sw.Aggregators) && (sw.Aggregators == 0 || c.Spec.Calibrate.Enabled): // calibration takes all
+			c.Problemf("inventory", fmt.Sprintf("write aggregators = %d there", powerBelow(r.sw.Aggregators)),
+				"switch %s has aggregators = %d in %s, its program wants a power of two of them", r.sw.Name, r.sw.Aggregators, c.Lab.Inv.File)
 		}
 	}
 }
 
-// jobRoom checks the i-th job that aggregates.
-func (c *Checker) jobRoom(j *Job, i int, rooms []room) {
-	if r := least(rooms, func(r room) int64 { return int64(r.Jobs) }); i == int(r.Jobs)-1 { // of those beyond, the first
-		c.KeyProblemf(j.At, "leave some out, or make their collective \"ps\"", "job %s is one too many: the program of switch %s sums %d", j.Name, r.sw.Name, i)
+func power(n int) bool { return n > 0 && bits.OnesCount(uint(n)) == 1 }
+
+// powerBelow is the largest power of two that is at most n, or 1.
+func powerBelow(n int) int { return 1 << (bits.Len(uint(max(n, 1))) - 1) }
+
+// ids reports the first job that aggregates and whose id is beyond those that are summed. Ids are from 1 on in the order of the
+// file, of jobs that do not aggregate, too.
+func (c *Checker) ids(rooms []room) {
+	r := least(rooms, func(r room) int64 { return int64(r.Jobs) })
+	for i := max(0, int(r.Jobs)-1); i < len(c.Spec.Jobs); i++ {
+		if j := &c.Spec.Jobs[i]; aggregates(j) {
+			c.KeyProblemf(j.At, "leave some out, or make their collective \"ps\" and put them last",
+				"job %s is one too many: the program of switch %s sums %d, the first of the file", j.Name, r.sw.Name, int(r.Jobs)-1)
+			return
+		}
+	}
+}
+
+// jobRoom checks a job that aggregates.
+func (c *Checker) jobRoom(j *Job, rooms []room) {
+	if powers := slices.IndexFunc(rooms, func(r room) bool { return r.Powers }); powers >= 0 && c.Spec.Switch.Mode == "synchronous" && !power(j.Window) {
+		c.Problemf(j.At+".window", fmt.Sprintf("write window = %d", powerBelow(j.Window)), "window = %d: the program of switch %s wants a power of two of aggregators for a job, which are two windows",
+			j.Window, rooms[powers].sw.Name)
 	}
 	if r := least(rooms, func(r room) int64 { return int64(r.Window) }); c.Spec.Switch.Mode == "statistical" && int64(j.Window) > int64(r.Window) {
 		c.Problemf(j.At+".window", fmt.Sprintf("write window = %d", r.Window), "window = %d: the program of switch %s remembers decisions for %d packets", j.Window, r.sw.Name, r.Window)
