@@ -61,8 +61,8 @@ func (l *LinkLoads) Figures(start, end float64) (out []results.Figure) {
 	return out
 }
 
-// Between are the bytes of frames that hosts sent.
-func (l *LinkLoads) Between(inv *inventory.Inventory, start, end float64) (bytes float64) {
+// AllSent are the bytes of frames that all hosts sent, from the first reading to the last.
+func (l *LinkLoads) AllSent(inv *inventory.Inventory) (bytes float64) {
 	for _, link := range inv.Topology().Links {
 		if _, ok := inv.Host(link.From); !ok {
 			continue

@@ -84,6 +84,9 @@ func (t *Training) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 		return point, nil, err
 	}
 	counters.Left, counters.Still = left, still
+	if err := counters.Read(ctx); err != nil { // the next is an interval later, when ranks may have sent much
+		return point, nil, err
+	}
 	jobs := []training.Reduction{{
 		Name: trainingJob, ID: 1, On: o.hosts, Operation: t.Collective, Message: message, Compute: compute * times, Iterations: t.Iterations,
 	}}
@@ -122,7 +125,7 @@ func (t *Training) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 		return point, rows, fmt.Errorf("%d iterations were reported of %d", len(measured.ends), t.Iterations)
 	}
 	kind := b.Kind()
-	ph.Figures = t.figures(kind, o, measured, counters.Links.Between(tb.Inventory(), ph.Start, ph.End)/float64(t.Iterations), times)
+	ph.Figures = t.figures(kind, o, measured, counters.Links.AllSent(tb.Inventory())/float64(t.Iterations), times)
 	_, wrong := out[0].Sums()
 	ph.Figures = append(ph.Figures, study.Exactly("sum_errors", trainingJob, kind, float64(wrong)))
 	wire := collectives.Duplex * t.crossing(o.at, float64(message)) // ports count frames, acknowledgements included
