@@ -28,12 +28,19 @@ func TestAllReduce(t *testing.T) {
 	}
 }
 
+// A job gets what its slowest link allows; a ring, whose links are hops, sends more than what it reduces.
 func TestPredict(t *testing.T) {
-	const ask = `{"schema": 1, "frame": {"bytes": 1024, "payload": 960}, "links": [{"name": "h1->tor1", "rate": 100e9}],
-		"jobs": [{"name": "A", "workers": [{"rank": 0, "host": "h1", "up": "h1->tor1"}]}], "phases": [{"start": 0, "end": 1, "jobs": ["A"]}]}`
-	var out bytes.Buffer
-	if err := predictor.Serve(strings.NewReader(ask), &out, predict); err != nil || !strings.Contains(out.String(), `"goodput":93750000000`) {
-		t.Errorf("%s, %v", &out, err)
+	for job, want := range map[string]string{
+		`"workers": [{"rank": 0, "host": "h1", "up": "h1->tor1"}, {"rank": 1, "host": "h2", "up": "h2->tor1"}]`:                                           `"goodput":46875000000,`,
+		`"collective": "ring", "workers": [{"rank": 0, "host": "h1"}, {"rank": 1, "host": "h2"}], "hops": ["h1->tor1", "h2->tor1"]`:                       `"goodput":46875000000,`,
+		`"collective": "ring", "workers": [{"host": "h1"}, {"host": "h2"}, {"host": "h3"}, {"host": "h4"}], "hops": ["h1->tor1", "h3->tor1", "h3->tor1"]`: `"goodput":28125000000,`,
+	} {
+		ask := `{"schema": 1, "frame": {"bytes": 1024, "payload": 960}, "links": [{"name": "h1->tor1", "rate": 100e9}, {"name": "h2->tor1", "rate": 50e9}, {"name": "h3->tor1", "rate": 90e9}],
+			"jobs": [{"name": "A", ` + job + `}], "phases": [{"start": 0, "end": 1, "jobs": ["A"]}]}`
+		var out bytes.Buffer
+		if err := predictor.Serve(strings.NewReader(ask), &out, predict); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s, %v; want %s", job, &out, err, want)
+		}
 	}
 }
 

@@ -2,8 +2,8 @@ package main
 
 import "github.com/inabench/inabench/experiments/predictor"
 
-// predict is a predictor for experiments about [[job]] tables: each job gets the rate of its slowest worker's cable, as if
-// it were alone.
+// predict is a predictor for experiments about [[job]] tables: each job gets what its slowest link allows, of those that
+// gradients take from its workers, as if it were alone.
 func predict(req *predictor.Request) (*predictor.Answer, error) {
 	rate := map[string]float64{} // of links
 	for _, l := range req.Links {
@@ -18,8 +18,8 @@ func predict(req *predictor.Request) (*predictor.Answer, error) {
 					continue
 				}
 				slowest := 0.0
-				for _, w := range j.Workers {
-					if r := rate[w.Up]; slowest == 0 || r > 0 && r < slowest {
+				for link, n := range loads(&j) {
+					if r := rate[link] / n; slowest == 0 || r > 0 && r < slowest {
 						slowest = r
 					}
 				}
@@ -30,4 +30,19 @@ func predict(req *predictor.Request) (*predictor.Answer, error) {
 		a.Phases = append(a.Phases, said)
 	}
 	return &a, nil
+}
+
+// loads are how often links carry what a job reduces: once from each worker, and around a ring of n workers 2(n-1)/n times.
+func loads(j *predictor.Job) map[string]float64 {
+	on := map[string]float64{}
+	for _, w := range j.Workers {
+		if w.Up != "" { // not of a ring
+			on[w.Up]++
+		}
+	}
+	n := float64(len(j.Workers))
+	for _, link := range j.Hops {
+		on[link] += 2 * (n - 1) / n
+	}
+	return on
 }
