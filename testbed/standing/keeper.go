@@ -288,6 +288,7 @@ func (r *rights) Read(p []byte) (int, error) {
 	}
 	oob := make([]byte, unix.CmsgSpace(4*8))
 	n, got, _, _, err := r.c.ReadMsgUnix(p, oob)
+	n, got = max(n, 0), max(got, 0) // of a connection that was reset they are below 0
 	if messages, perr := unix.ParseSocketControlMessage(oob[:got]); perr == nil {
 		for i := range messages {
 			fds, _ := unix.ParseUnixRights(&messages[i])
