@@ -201,6 +201,8 @@ func upError(err error, name string) error {
 		return hinted{fmt.Errorf("%w: %w", testbed.ErrBusy, err), fmt.Sprintf("inabench down %s takes it down; --name gives this one another name", name)}
 	case errors.Is(err, standing.ErrBusy):
 		return hinted{fmt.Errorf("%w: %w", testbed.ErrBusy, err), "inabench ps says what; inabench up --name NAME FILE.toml brings up another one"}
+	case errors.Is(err, standing.ErrSeveral):
+		return usageError{err, "name one: inabench ps lists them; --name, or INABENCH_UP in the environment, where a command takes no name"}
 	case errors.Is(err, standing.ErrNone):
 		return inputError{err, "inabench up FILE.toml brings one up; inabench ps lists them"}
 	}
@@ -302,13 +304,14 @@ func downCommand() *cli.Command {
 		Flags:     []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "all emulations of this user"}},
 		Action: func(c *cli.Context) error {
 			names := c.Args().Slice()
+			var errs []error
 			if c.Bool("all") {
 				if len(names) > 0 {
 					return usagef("inabench down --all", "down: names, or --all")
 				}
 				all, err := standing.All(c.Context)
-				if err != nil {
-					return err
+				if err != nil { // of one that does not answer: the others go
+					errs = append(errs, err)
 				}
 				for _, e := range all {
 					names = append(names, e.Name)
@@ -316,7 +319,6 @@ func downCommand() *cli.Command {
 			} else if len(names) == 0 {
 				names = []string{os.Getenv("INABENCH_UP")}
 			}
-			var errs []error
 			for _, name := range names {
 				e, err := standing.Find(c.Context, name)
 				if err == nil {

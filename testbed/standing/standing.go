@@ -57,10 +57,11 @@ const (
 
 // What may be wrong with a name, or with the time.
 var (
-	ErrNone   = errors.New("no emulation is up")
-	ErrTaken  = errors.New("an emulation of this name is up")
-	ErrBusy   = errors.New("something runs on it now")
-	ErrKilled = errors.New("its keeper did not answer, and was killed")
+	ErrNone    = errors.New("no emulation is up")
+	ErrSeveral = errors.New("several emulations are up") // and none was named
+	ErrTaken   = errors.New("an emulation of this name is up")
+	ErrBusy    = errors.New("something runs on it now")
+	ErrKilled  = errors.New("its keeper did not answer, and was killed")
 )
 
 // refusal is what a keeper answered: it is there, and well.
@@ -225,7 +226,7 @@ func Find(ctx context.Context, name string) (Emulation, error) {
 	case name != "":
 		return Emulation{}, fmt.Errorf("%w that is called %s: there is %s", ErrNone, name, strings.Join(names, ", "))
 	case len(all) > 1:
-		return Emulation{}, fmt.Errorf("several emulations are up: %s", strings.Join(names, ", "))
+		return Emulation{}, fmt.Errorf("%w: %s", ErrSeveral, strings.Join(names, ", "))
 	}
 	return Emulation{all[0].Name}, nil
 }
