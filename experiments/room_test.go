@@ -13,9 +13,9 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
-// programmed is a rack whose switch runs a program that says so of itself, and an experiment on it: the text after the job's
-// workers, that of [switch], and all that is wrong with it.
-func programmed(t *testing.T, says, job, sw string) (lanes int, problems []string) {
+// programFiles are a rack whose switch runs a program that says so of itself, and an experiment on it: the text after the job's
+// workers, and that of [switch]. It returns the experiment's path.
+func programFiles(t *testing.T, says, job, sw string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -39,7 +39,13 @@ nic = {port = "tor1/[1-4]"}
 			t.Fatal(err)
 		}
 	}
-	return lanesOf(t, filepath.Join(dir, "experiment.toml"))
+	return filepath.Join(dir, "experiment.toml")
+}
+
+// programmed is how many lanes packets of programFiles have, and all that is wrong with them.
+func programmed(t *testing.T, says, job, sw string) (lanes int, problems []string) {
+	t.Helper()
+	return lanesOf(t, programFiles(t, says, job, sw))
 }
 
 // lanesOf reads an experiment: the lanes of its packets, and all that is wrong with it.
@@ -90,6 +96,7 @@ func TestProgramRoom(t *testing.T) {
 		{name: "jobs that do not aggregate count", says: annotated("jobs", 2), job: `collective = "ps"`, sw: second, want: []string{"job B is one too many: the program of switch tor1 sums 1, the first of the file"}},
 		{name: "those after it do not", says: annotated("jobs", 2), sw: second + "collective = \"ps\"\n", lanes: 240},
 		{name: "no power of two", says: annotated("powers", 1), sw: "aggregators = 1000", want: []string{"1000 aggregators: the program of switch tor1 wants a power of two of them: write aggregators = 512"}},
+		{name: "a ratio", says: annotated("powers", 1), sw: "pat_ratio = 0.5", want: []string{"pat_ratio = 0.5: the program of switch tor1 wants a power of two of aggregators"}},
 		{name: "a power of two", says: annotated("powers", 1), sw: "aggregators = 512", lanes: 240},
 		{name: "no power of two, synchronous", says: annotated("powers", 1), job: "window = 100", sw: `mode = "synchronous"`, want: []string{"window = 100: the program of switch tor1 wants a power of two of aggregators for a job, which are two windows: write window = 64"}},
 		{name: "a power of two, synchronous", says: annotated("powers", 1), job: "window = 64", sw: "mode = \"synchronous\"\naggregators = 1000", lanes: 240},
@@ -178,5 +185,22 @@ rate = "100Gbit/s"
 				t.Errorf("%d lanes, want %d; %q", lanes, tt.lanes, problems)
 			}
 		})
+	}
+}
+
+// TestCalibratedBy: jobs are calibrated with a pool of aggregators, where the program of a switch knows one.
+func TestCalibratedBy(t *testing.T) {
+	for says, want := range map[string]string{
+		"": "pool",
+		`kv_pairs { key: "addressing" value { string_value: "pool linear" } } `: "pool",
+		`kv_pairs { key: "addressing" value { string_value: "hash linear" } } `: "linear",
+	} {
+		s, err := kinds.Load(programFiles(t, says, "", `addressing = "linear"`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.CalibratedBy(); got != want {
+			t.Errorf("%s: %s, want %s", says, got, want)
+		}
 	}
 }

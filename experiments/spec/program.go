@@ -146,6 +146,9 @@ func (c *Checker) modes(rooms []room) {
 	sw := &c.Spec.Switch
 	for _, r := range rooms {
 		known := r.Addresses()
+		if len(known) > 0 && !slices.Contains(known, "pool") {
+			c.Spec.atRest = sw.Addressing
+		}
 		switch {
 		case sw.Mode == "synchronous" && !r.Synchronous:
 			c.Problemf("switch.mode", `write mode = "statistical"`, "the program of switch %s has no synchronous mode", r.sw.Name)
@@ -172,6 +175,9 @@ func (c *Checker) memory(rooms []room) {
 			c.Problemf("inventory", fmt.Sprintf("write aggregators = %d there", most), "switch %s has aggregators = %d in %s, its program has %d",
 				r.sw.Name, r.sw.Aggregators, c.Lab.Inv.File, most)
 		case !r.Powers || sw.Mode != "statistical": // synchronous jobs have windows
+		case sw.PATRatio > 0:
+			c.Problemf("switch.pat_ratio", "write aggregators = 1024, or another one", "pat_ratio = %g: the program of switch %s wants a power of two of aggregators", sw.PATRatio, r.sw.Name)
+			return
 		case sw.Aggregators > 0 && sw.Aggregators < r.sw.Aggregators && !power(sw.Aggregators):
 			c.Problemf("switch.aggregators", fmt.Sprintf("write aggregators = %d", powerBelow(sw.Aggregators)),
 				"%d aggregators: the program of switch %s wants a power of two of them", sw.Aggregators, r.sw.Name)

@@ -7,6 +7,7 @@
 package spec
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -76,6 +77,7 @@ type Spec struct {
 	patterns  *workload.Patterns
 	points    []Point
 	kinds     Kinds
+	atRest    string // how jobs address memory when they are calibrated; "": any that is free
 }
 
 // WordsOf implements tomlfile.Wordy.
@@ -85,6 +87,10 @@ func (*Spec) WordsOf(key string) []string {
 	}
 	return nil
 }
+
+// CalibratedBy is how jobs address switch memory when they are calibrated: "pool", so that nothing is in their way, or
+// as the experiment says where a program of its switches knows no pool.
+func (s *Spec) CalibratedBy() string { return cmp.Or(s.atRest, "pool") }
 
 // Says says whether the text, an assignment or a sweep gives a key such as "measure.warmup" a value.
 func (s *Spec) Says(key string) bool {

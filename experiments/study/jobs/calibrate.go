@@ -36,7 +36,7 @@ func (r *run) baseline(ctx context.Context) (Baseline, error) {
 	if !r.Spec.Calibrate.Enabled || !r.Testbed().Capabilities().Calibrates {
 		return Baseline{}, nil
 	}
-	asked := []any{r.Plan, r.Spec.Switch.Lanes, r.Spec.Switch.Mode, r.Spec.Emulation.Switch}
+	asked := []any{r.Plan, r.Spec.Switch.Lanes, r.Spec.Switch.Mode, r.Spec.Emulation.Switch, r.Spec.CalibratedBy()}
 	return remember(r, "calibrated", asked, func() (Baseline, error) {
 		r.Progress("calibrate", spec.Labels(r.Labels), r.Left())
 		began := time.Now()
@@ -62,7 +62,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 	}
 	setup := testbed.Setup{
 		Plan:     &placement.Plan{Policy: plan.Policy},
-		Settings: testbed.Settings{Mode: s.Switch.Mode, Addressing: "pool", Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed},
+		Settings: testbed.Settings{Mode: s.Switch.Mode, Addressing: s.CalibratedBy(), Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed},
 	}
 	var starts, stops []event
 	for i, j := range plan.Jobs {
