@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/inabench/inabench/experiments/kinds"
@@ -224,21 +225,26 @@ func readEmulated(c *cli.Context, path string) (source, error) {
 	if cmp.Or(driver, defaultDriver) != "netns" {
 		return src, nil
 	}
+	if err := stdinAgain(src.text); err != nil {
+		return source{}, fmt.Errorf("keep standard input: %w", err)
+	}
+	return src, emulate(c.Context)
+}
+
+// stdinAgain has standard input begin again, for this process and those that it starts.
+func stdinAgain(text []byte) (err error) {
 	f, err := os.CreateTemp("", "inabench-stdin-")
 	if err != nil {
-		return source{}, err
+		return err
 	}
-	if _, err := f.Write(src.text); err != nil {
-		return source{}, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	if _, err := f.Write(text); err != nil {
+		return err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return source{}, errors.Join(err, f.Close(), os.Remove(f.Name()))
+		return err
 	}
-	if err := os.Remove(f.Name()); err != nil {
-		return source{}, errors.Join(err, f.Close())
-	}
-	os.Stdin = f
-	return src, emulate(c.Context)
+	return unix.Dup3(int(f.Fd()), int(os.Stdin.Fd()), 0)
 }
 
 // spec parses an experiment.
