@@ -431,6 +431,25 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+// Jobs on one host need no room in switches, whatever they would do with it.
+func TestLocalJobs(t *testing.T) {
+	var jobs []Job
+	for i := range 2 {
+		jobs = append(jobs, Job{Window: 64, Control: "fixed", Job: replay.Job{ID: i, GPUs: 1, Iterations: 2, Compute: 0.1, Bytes: 1e5}})
+	}
+	inv := rack(4, 1e9, 50*time.Microsecond)
+	cfg := Config{Policy: baseline.FirstFit(), Inventory: inv, Settings: settings, Virtual: true, IDs: 1}
+	r, err := Run(t.Context(), cfg, deploy(t, inv, settings), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range r.Jobs {
+		if j.Start > 0.05 {
+			t.Errorf("job %d began at %v s", j.ID, j.Start)
+		}
+	}
+}
+
 // A run ends with its context.
 func TestCancellation(t *testing.T) {
 	inv := rack(5, 1e9, time.Millisecond)

@@ -453,6 +453,17 @@ func TestKnapsack(t *testing.T) {
 	}
 }
 
+// A job that has waited for thousands of batches and does not fit takes no value from those that do: the oldest of them starts.
+func TestAgeingBesideOneThatNeverFits(t *testing.T) {
+	batch := []cluster.Job{{ID: 0, GPUs: 100, Waited: 9000}, {ID: 1, GPUs: 4, Waited: 50}, {ID: 2, GPUs: 2}, {ID: 3, GPUs: 2}}
+	if got := subset(batch, 4, 100, Options{Ageing: DefaultAgeing}); !slices.Equal(got, []int{1}) {
+		t.Errorf("chosen %v", got)
+	}
+	if got := subset(batch, 4, 100, Options{Ageing: DefaultAgeing, Reserve: true}); len(got) > 0 {
+		t.Errorf("chosen %v, and what is free is reserved", got)
+	}
+}
+
 // Small jobs keep coming, more than the cluster can hold, and a big one asks for all of it.
 // Ageing and the reservation that follows let it start; without either it waits for ever.
 func TestNoStarvation(t *testing.T) {

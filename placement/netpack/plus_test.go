@@ -89,3 +89,10 @@ func BenchmarkPlus(b *testing.B) {
 		})
 	}
 }
+
+// TestBetterThanNowhere: a place that its partner has left is better for a job than none.
+func TestBetterThanNowhere(t *testing.T) {
+	if inf := math.Inf(1); !better(1, inf) || better(inf, inf) || better(inf, 1) || better(1, 1) {
+		t.Error("a place is better than none, and none is not better than a place")
+	}
+}

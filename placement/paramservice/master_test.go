@@ -500,6 +500,7 @@ func TestLost(t *testing.T) {
 
 // A new pMaster goes on with what there is: tensors whose Aggregator is gone get another one.
 func TestRestore(t *testing.T) {
+	t.Run("groups", restoresGroups)
 	a, b, d := job("a", 100, 20, 20, 20), job("b", 50, 10, 10), job("d", 100, 10)
 	a.Servers = 2
 	o := DefaultMaster()
@@ -560,5 +561,27 @@ func TestRestore(t *testing.T) {
 	}
 	if _, _, err := m.Restore(nil, nil); !errors.Is(err, ErrKnown) {
 		t.Errorf("in the middle: %v", err)
+	}
+}
+
+// restoresGroups: the Aggregators of a group are in its cluster before the next group looks for room.
+func restoresGroups(t *testing.T) {
+	a, b, c := job("a", 100, 20), job("b", 100, 20), job("c", 100, 20, 20)
+	c.Servers = 2
+	o := DefaultMaster()
+	o.Most, o.First = 2, 10
+	m := NewMaster(o)
+	kept := []Kept{
+		{Name: "a", Servers: 1, At: []int{0}, Profile: &a},
+		{Name: "b", Servers: 1, At: []int{2}, Profile: &b},
+		{Name: "c", Servers: 2, At: []int{0, 1}, Profile: &c},
+	}
+	if _, stranded, err := m.Restore(kept, []int{0, 1, 2}); err != nil || len(stranded) > 0 {
+		t.Fatal(stranded, err)
+	}
+	for _, cluster := range m.Clusters() {
+		if check(t, cluster); cluster.Size() > o.Most {
+			t.Errorf("a cluster has %d Aggregators", cluster.Size())
+		}
 	}
 }

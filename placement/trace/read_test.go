@@ -463,3 +463,12 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestSkippedDates: of a row that is skipped nothing says how the others give their times.
+func TestSkippedDates(t *testing.T) {
+	const text = "job_id,submit_s,duration_s,gpus\na,0,0,1\nb,2024-01-01 00:00:00,60,1\nc,2024-01-01 00:01:00,60,1\n"
+	tr, _, err := Read("x.csv", strings.NewReader(text), Options{Lenient: true})
+	if err != nil || len(tr.Jobs) != 2 || tr.Jobs[0].ID != "b" || tr.Jobs[1].Submit-tr.Jobs[0].Submit != 60 {
+		t.Errorf("%+v, %v", tr, err)
+	}
+}

@@ -60,3 +60,30 @@ func TestIDs(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestMemoryOfSimulation: a simulated trace has the switch memory that its experiment says, of an inventory or of a fat tree.
+func TestMemoryOfSimulation(t *testing.T) {
+	jct := func(file string, sets ...string) float64 {
+		s, err := kinds.Load(file, sets...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := s.Points()[0]
+		out, err := kinds.Of(p.Spec).(study.Simulator).Simulate(t.Context(), p.Spec, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range out.Figures {
+			if f.Metric == "avg_jct" {
+				return f.Value
+			}
+		}
+		t.Fatal("no avg_jct")
+		return 0
+	}
+	for file, size := range map[string]string{"../../testbed-policies.toml": "trace.jobs=10", "../../policies.toml": "trace.jobs=40"} {
+		if all, little := jct(file, size), jct(file, size, "switch.aggregators=1"); little <= all {
+			t.Errorf("%s: %v s with all memory, %v s with one aggregator", file, all, little)
+		}
+	}
+}
