@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,43 @@ reason = "windows are what memory allows"
 `, aggregators))
 		if rec.Outcome != results.Pass {
 			t.Errorf("%d aggregators: %s: %q", aggregators, rec.Outcome, rec.Reasons)
+		}
+	}
+}
+
+// TestReallocatedAlone: a job has all memory that is divided anew while those before it in the file are not there, and is predicted to.
+func TestReallocatedAlone(t *testing.T) {
+	for _, aggregators := range []int{16, 96} {
+		rec := simulated(t, pairOn(t, "1us", `
+inventory = "pair.toml"
+[switch]
+mode = "synchronous"
+aggregators = %d
+reallocate = "500ms"
+[[job]]
+name = "A"
+hosts = ["h1", "h2", "h3"]
+rate = "30Gbit/s"
+window = 40
+start = "4s"
+[[job]]
+name = "B"
+hosts = ["h2", "h3"]
+rate = "11Gbit/s"
+window = 40
+[measure]
+warmup = "1s"
+duration = "3s"
+[[expect]]
+metric = "goodput"
+tolerance = "1%%"
+reason = "windows are what memory allows"
+`, aggregators))
+		if rec.Outcome != results.Pass {
+			t.Errorf("%d aggregators: %s: %q", aggregators, rec.Outcome, rec.Reasons)
+		}
+		if ph := rec.Points[0].Phases[0]; !slices.Equal(ph.Jobs, []string{"B"}) {
+			t.Errorf("at first there are %s, want B alone", ph.Jobs)
 		}
 	}
 }

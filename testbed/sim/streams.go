@@ -165,6 +165,9 @@ func (d *deployment) prediction(names []string, whole bool) *placement.Predictio
 	for _, j := range d.jobs {
 		plan.Jobs = append(plan.Jobs, j.plan)
 		s := placement.Sender{Rate: j.limit * 8 * j.frame, Window: int(j.window), Slots: j.slots, Timeout: j.timeout}
+		if d.setup.Grants != nil && !slices.Contains(names, j.plan.Name) {
+			s.Window = 0 // what is granted fits: of others nobody's memory is taken
+		}
 		if j.aimd {
 			s.Control = "aimd"
 		}

@@ -85,22 +85,21 @@ func layers(w testbed.Workload) (out []placement.Layer) {
 }
 
 // granted makes the windows of jobs what they are granted in the first period of
-// reallocation. Jobs that wait for their turn send nothing.
+// reallocation. Jobs that wait for their turn send nothing, and they and those that are not there have no memory.
 func granted(c *placement.Conditions, inv *inventory.Inventory, setup testbed.Setup) {
 	active := c.Active
 	grants := divide(inv, setup, func(job string) bool { return slices.Contains(active, job) }, 0)
 	c.Active = []string{}
 	for _, j := range setup.Plan.Jobs {
+		shares := j.Collective == placement.INA && !j.Local()
 		g := grants[j.Name]
-		switch {
-		case !slices.Contains(active, j.Name):
-		case j.Collective != placement.INA || j.Local():
-			c.Active = append(c.Active, j.Name)
-		case g.Window > 0:
-			c.Active = append(c.Active, j.Name)
+		if shares {
 			s := c.Senders[j.Name]
 			s.Window = g.Window
 			c.Senders[j.Name] = s
+		}
+		if slices.Contains(active, j.Name) && (!shares || g.Window > 0) {
+			c.Active = append(c.Active, j.Name)
 		}
 	}
 }
