@@ -203,6 +203,29 @@ func TestLateInLab(t *testing.T) {
 	}
 }
 
+// TestBusyAtAHalt: a synchronous job that has no memory for a while is not expected to get results, whatever it began with.
+func TestBusyAtAHalt(t *testing.T) {
+	for _, tt := range []struct {
+		collective placement.Collective
+		mode       string
+		window     int
+		want       bool
+	}{
+		{placement.INA, "synchronous", 0, false},
+		{placement.INA, "synchronous", 4, true},
+		{placement.INA, "statistical", 0, true},
+		{placement.PS, "synchronous", 0, true},
+	} {
+		j := &runningJob{
+			plan: placement.JobPlan{Collective: tt.collective}, configs: []agent.Config{{Mode: tt.mode}},
+			grant: placement.Grant{Window: tt.window}, begun: true, done: make(chan struct{}),
+		}
+		if got := j.busy(); got != tt.want {
+			t.Errorf("%s in %s mode with a window of %d granted: %v", tt.collective, tt.mode, tt.window, got)
+		}
+	}
+}
+
 // TestAgentsOfAJob: a job has ended when its workers have. Its PS goes on answering, and is late with results, not with sends.
 func TestAgentsOfAJob(t *testing.T) {
 	j := &runningJob{done: make(chan struct{}), agents: newAgents("A", []agentConfig{

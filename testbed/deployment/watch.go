@@ -201,8 +201,9 @@ func (j *runningJob) busy() bool {
 		return false
 	default:
 	}
-	// Without memory it waits for some.
-	return j.begun && (len(j.configs) == 0 || !j.configs[0].Halted || j.grant.Window > 0)
+	// Without memory it waits for some, also if it began with all it may have.
+	waits := len(j.configs) > 0 && j.configs[0].Mode == "synchronous" && j.plan.Collective == placement.INA && j.grant.Window == 0
+	return j.begun && !waits
 }
 
 // limit is how long a job may be without results.
