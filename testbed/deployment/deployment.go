@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
@@ -592,7 +593,7 @@ func (d *deployment) Summary(job string) (results.JobSummary, error) {
 		return sum, nil
 	}
 	var errs []error
-	var message, comm float64
+	var comm float64 // of an iteration, s
 	for _, a := range j.agents {
 		if err := a.Err(); err != nil {
 			errs = append(errs, err)
@@ -613,15 +614,31 @@ func (d *deployment) Summary(job string) (results.JobSummary, error) {
 		sum.Damaged += s.Damaged
 		sum.Overflows += s.Overflows
 		sum.JCT = max(sum.JCT, s.IterationSum)
-		comm = max(comm, s.CommSum)
-		message = max(message, float64(s.Goodput))
+		if s.Iterations > 0 {
+			comm = max(comm, s.CommSum/float64(s.Iterations))
+		}
 	}
 	if comm > 0 && sum.Iterations > 0 {
 		n := float64(len(j.plan.Workers))
-		sum.AlgBW = 8 * message / comm
+		sum.AlgBW = 8 * float64(j.message()) / comm
 		sum.BusBW = sum.AlgBW * 2 * (n - 1) / n
 	}
 	return sum, errors.Join(errs...)
+}
+
+// message is how many bytes of gradients the job reduces in an iteration; 0 of a stream.
+func (j *runningJob) message() (bytes int64) {
+	switch w := &j.work; {
+	case len(w.Layers) > 0:
+		for _, l := range w.Layers {
+			bytes += l.Bytes
+		}
+		return bytes
+	case w.Message == 0 && j.plan.Collective == placement.Ring:
+		return collectives.RingMessage
+	default:
+		return w.Message
+	}
 }
 
 // onSample keeps an agent's report, its time put on the run's clock.

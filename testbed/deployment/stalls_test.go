@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -222,6 +223,36 @@ func TestBusyAtAHalt(t *testing.T) {
 		}
 		if got := j.busy(); got != tt.want {
 			t.Errorf("%s in %s mode with a window of %d granted: %v", tt.collective, tt.mode, tt.window, got)
+		}
+	}
+}
+
+// TestCutOff: of an iteration that is stopped in its middle neither bytes nor time count in the bandwidth of a job.
+func TestCutOff(t *testing.T) {
+	for _, tt := range []struct {
+		collective placement.Collective
+		work       testbed.Workload
+		want       float64 // bytes of an iteration
+	}{
+		{placement.INA, testbed.Workload{Message: 100e6}, 100e6},
+		{placement.INA, testbed.Workload{Layers: []testbed.Layer{{Bytes: 30e6}, {Bytes: 20e6}}}, 50e6},
+		{placement.Ring, testbed.Workload{}, 4 << 20},
+		{placement.INA, testbed.Workload{}, 0},
+	} {
+		j := &runningJob{plan: placement.JobPlan{Name: "A", Collective: tt.collective, Workers: make([]placement.Worker, 2)}, work: tt.work}
+		for i, s := range []agent.Stats{
+			{Iterations: 3, CommSum: 24, Goodput: int64(3.9 * tt.want)}, {Iterations: 2, CommSum: 15, Goodput: int64(3.9 * tt.want)},
+		} {
+			if tt.want == 0 {
+				s.Iterations, s.CommSum = 0, 0
+			}
+			a := newAgent(fmt.Sprintf("worker A/%d", i), "A", fmt.Sprintf("A/%d", i), "h1", 0, func(*remoteAgent, *agent.Event) {})
+			a.Take(&agent.Event{Event: "sample", T: 10, Stats: &s})
+			j.agents = append(j.agents, a)
+		}
+		sum, err := (&deployment{jobs: map[string]*runningJob{"A": j}}).Summary("A")
+		if want := 8 * tt.want / 8; err != nil || sum.AlgBW != want || sum.BusBW != want {
+			t.Errorf("%s of %v bytes: %v and %v bit/s, want %v: %v", tt.collective, tt.want, sum.AlgBW, sum.BusBW, want, err)
 		}
 	}
 }

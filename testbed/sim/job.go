@@ -561,7 +561,11 @@ func (j *job) summary() results.JobSummary {
 		Packets: int64(math.Round((j.total.psns + j.total.resends) * n)), Resends: int64(math.Round(j.total.resends * n)), JCT: j.total.iterating,
 	}
 	if j.total.communicating > 0 {
-		s.AlgBW = 8 * j.total.psns * j.good / j.total.communicating
+		packets := 0.0 // of an iteration: of the one under way, neither these nor its time count
+		for _, l := range j.msg.layers {
+			packets += l.packets
+		}
+		s.AlgBW = 8 * packets * j.good * float64(j.total.iterations) / j.total.communicating
 		s.BusBW = s.AlgBW * 2 * (n - 1) / n
 	}
 	return s

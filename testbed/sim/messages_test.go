@@ -75,6 +75,30 @@ func TestRings(t *testing.T) {
 	}
 }
 
+// TestCutOff: of an iteration that is stopped in its middle neither bytes nor time count in the bandwidth of a job.
+func TestCutOff(t *testing.T) {
+	const message = 50e6 // 0.4 s of 1 Gbit/s, and some for headers
+	inv := lab(1, 1e9, 1<<12)
+	for _, job := range []spec{{ps: "h4"}, {collective: placement.Ring}} {
+		job.name, job.hosts, job.w = "A", []string{"h1", "h2"}, testbed.Workload{Message: message}
+		d := deploy(t, inv, setup(t, inv, testbed.Settings{}, job))
+		if err := d.Start(t.Context(), "A"); err != nil {
+			t.Fatal(err)
+		}
+		sleep(t, d, 800*time.Millisecond)
+		if err := d.Stop(t.Context(), "A"); err != nil {
+			t.Fatal(err)
+		}
+		sum, err := d.Summary("A")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 8 * message / sum.JCT; sum.Iterations != 1 || math.Abs(sum.AlgBW/want-1) > 0.001 {
+			t.Errorf("%s: %d iterations, %.4g bit/s, want 1 and %.4g", job.collective, sum.Iterations, sum.AlgBW, want)
+		}
+	}
+}
+
 // TestShortMessages: of messages that end before memory is as shares have it, the model says so.
 func TestShortMessages(t *testing.T) {
 	proof.Only(t, "it follows packets")
