@@ -429,6 +429,7 @@ func (e *engine) migrate(j *job) {
 		old.released = true
 		m.plan()
 		old.plan()
+		old.drained() // which nothing had come to yet
 	}
 	e.count()
 }

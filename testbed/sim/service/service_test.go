@@ -206,6 +206,21 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// TestMigrationOfNothing: an Aggregator that another replaces before a tensor has come to it is given back at once.
+func TestMigrationOfNothing(t *testing.T) {
+	jobs := []Job{single("j", 6, 1, 8), single("k", 6, 1, 8)}
+	jobs[1].Arrive = 1
+	for _, every := range []int{1, 2} { // also right after profiling, when both jobs are to go to one Aggregator
+		c := toy()
+		c.Migrate = every
+		for _, m := range run(t, c, jobs...).Machines {
+			if m.Busy == 0 && m.To-m.From > 7*unit+1 { // a tensor comes within an iteration
+				t.Errorf("migrating every %d iterations: of no use from %v to %v", every, m.From, m.To)
+			}
+		}
+	}
+}
+
 // Max-min shares by hand: two flows over one link, one of them also over a narrow one.
 func TestShare(t *testing.T) {
 	wide, narrow, other := link{rate: 100}, link{rate: 10}, link{rate: 60}
