@@ -170,6 +170,9 @@ func (t *Trace) Check(c *spec.Checker) {
 	}
 	t.checkQueue(c)
 	t.checkResample(c)
+	if t.Collective == "ina" && c.Spec.Switch.Mode == "synchronous" && !c.Reported("switch.mode") {
+		c.Problemf("switch.mode", `write mode = "statistical"`, "jobs of a trace come and go, and own no memory of switches: they take what is free")
+	}
 	if t.PSes < 1 || t.PSes > 64 {
 		c.Problemf("trace.parameter_servers", "", "parameter_servers must be 1 to 64")
 	}

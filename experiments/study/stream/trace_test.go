@@ -171,10 +171,21 @@ func TestCheckTrace(t *testing.T) {
 		{"from = \"jobs.csv\"\nresample = \"block\"\nblock = \"0s\"", "x.toml:9:9: block must be above zero"},
 		{"from = \"philly\"\njobs = 9\nresample = \"block\"\nblock = \"1h\"", "x.toml:9:12: resample is about a file's jobs"},
 		{"from = \"fit.toml\"", "how many jobs are to be generated?"},
+		{"from = \"jobs.csv\"\n[switch]\nmode = \"synchronous\"", "x.toml:9:8: jobs of a trace come and go"},
+		{"from = \"jobs.csv\"\n[[sweep]]\nkey = \"switch.mode\"\nvalues = [\"statistical\", \"synchronous\"]", "x.toml:10:26: jobs of a trace come and go"},
 	} {
 		_, err := kinds.Load(folder(t, tt.keys))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.keys, err, tt.want)
+		}
+	}
+}
+
+// Jobs that switches only forward for come and go under each mode.
+func TestModes(t *testing.T) {
+	for _, collective := range []string{"ps", "ring", "halving-doubling"} {
+		if _, err := kinds.Load(folder(t, fmt.Sprintf("from = \"jobs.csv\"\ncollective = %q\n[switch]\nmode = \"synchronous\"", collective))); err != nil {
+			t.Errorf("%s: %v", collective, err)
 		}
 	}
 }
