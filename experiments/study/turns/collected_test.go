@@ -70,6 +70,34 @@ func TestPatternError(t *testing.T) {
 	}
 }
 
+// TestPatternErrorsScaled: a job that collects on a scaled testbed, with slower GPUs, what it was given there has no error.
+func TestPatternErrorsScaled(t *testing.T) {
+	model, ok := workload.BuiltinPatterns().Lookup("opt-350m", 4)
+	if !ok {
+		t.Fatal("no opt-350m")
+	}
+	for _, scale := range []results.Scale{{Mode: "none", Factor: 1}, {Mode: "slow-motion", Factor: 4}, {Mode: "shrunk", Factor: 160}} {
+		for _, speed := range []float64{1, .25} {
+			o := &Operations{Batch: 4, GPUSpeed: speed}
+			jobs := []named{{Name: "A", Job: ops.Job{Pattern: &model}}}
+			shrink(jobs, scale)
+			given := o.training(jobs)[0]
+			found := agent.Pattern{Step: given.Pattern.Step / given.Speed}
+			for _, op := range given.Pattern.Ops {
+				found.Ops = append(found.Ops, agent.Op{Start: op.Start / given.Speed, Bytes: op.Bytes})
+			}
+			out := []training.Outcome{{Job: given, Learned: &found}}
+			if figures, _ := o.patternErrors(results.Measured, jobs, out); len(figures) != 1 || figures[0].Value > 1e-6 {
+				t.Errorf("%+v, GPUs of speed %g: %+v, want no error", scale, speed, figures)
+			}
+			found.Step *= 1.25
+			if figures, _ := o.patternErrors(results.Measured, jobs, out); len(figures) != 1 || math.Abs(figures[0].Value-.25) > 1e-6 {
+				t.Errorf("%+v, GPUs of speed %g: %+v, want 0.25: steps are longer by a quarter", scale, speed, figures)
+			}
+		}
+	}
+}
+
 // TestPatternsJudged: a pattern that was collected can be held against an expectation in one run, by the job that it is of, and
 // a job that has none is missing: others do not stand for it.
 func TestPatternsJudged(t *testing.T) {
@@ -90,7 +118,7 @@ func TestPatternsJudged(t *testing.T) {
 		{"one is too short", []training.Outcome{{Job: training.Job{Name: "B", ID: 2}, Learned: found(2)}, {Job: training.Job{Name: "C", ID: 3}}}, results.Inconclusive},
 	} {
 		o := &Operations{Batch: 4, GPUSpeed: 1}
-		figures, short := o.patternErrors(results.Scale{Mode: "none", Factor: 1}, results.Measured, jobs, c.out)
+		figures, short := o.patternErrors(results.Measured, jobs, c.out)
 		checks, outcome, reasons := results.Judge(
 			[]results.Expect{{Name: "patterns", Metric: "pattern_error", Predictor: "value", Value: .05, Bound: "at-most", Statistic: "each", Gate: true}},
 			[]results.Point{{Phases: []results.Phase{{Figures: figures, Missing: short}}}})

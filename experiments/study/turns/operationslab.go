@@ -133,7 +133,7 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 		}
 	}
 	ph.Figures = o.measured(b.Kind(), out, control.Events())
-	collected, short := o.patternErrors(b.Scale(), b.Kind(), jobs, out)
+	collected, short := o.patternErrors(b.Kind(), jobs, out)
 	ph.Figures = append(ph.Figures, collected...)
 	if b.Spec.Asks("pattern_error") {
 		ph.Missing = append(ph.Missing, short...)
@@ -681,16 +681,16 @@ func (o *Operations) collected(scale results.Scale, j *named, l *agent.Pattern) 
 	return out
 }
 
-// patternErrors are by how much the patterns that jobs found out differ from those that they have, each of several steps. A
-// job that was too short to find out has none, and says so.
-func (o *Operations) patternErrors(scale results.Scale, kind results.Kind, jobs []named, out []training.Outcome) (figures []results.Figure, short []results.Missing) {
+// patternErrors are by how much the patterns that jobs found out differ from those that they had on the testbed, each of
+// several steps. A job that was too short to find out has none, and says so.
+func (o *Operations) patternErrors(kind results.Kind, jobs []named, out []training.Outcome) (figures []results.Figure, short []results.Missing) {
 	for i := range out {
 		name, j := out[i].Name, &jobs[out[i].ID-1]
 		if out[i].Learned == nil {
 			short = append(short, results.Missing{Metric: "pattern_error", Of: name, Why: "the job had too few steps to collect its pattern"})
 			continue
 		}
-		have := o.collected(scale, j, out[i].Learned)
+		have := o.collected(results.Scale{}, j, out[i].Learned) // both are in the testbed's units
 		figures = append(figures, ofSteps("pattern_error", name, kind, patternError(&have, j.Pattern)))
 	}
 	return figures, short
