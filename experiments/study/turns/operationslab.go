@@ -203,7 +203,7 @@ func (o *Operations) measured(kind results.Kind, out []training.Outcome, events 
 	add := func(metric, of string, v float64) {
 		figures = append(figures, ofSteps(metric, of, kind, v))
 	}
-	var jct, steps, ina float64
+	var jct, weights, steps, ina float64
 	n, cut := float64(len(out)), false
 	for i := range out {
 		j, t := &out[i], out[i].Training()
@@ -215,12 +215,17 @@ func (o *Operations) measured(kind results.Kind, out []training.Outcome, events 
 		add("jct", j.Name, j.JCT)
 		add("step_time", j.Name, j.JCT/float64(t.Steps))
 		add("sum_errors", j.Name, float64(wrong))
-		jct, steps, ina = jct+j.JCT/n, steps+j.JCT/float64(t.Steps)/n, ina+t.Tree.Seconds/j.JCT/n
+		w := 1.0
+		if o.Score == "hosts" { // as ops.Result.Score has it
+			w = float64(j.Hosts)
+		}
+		jct, weights = jct+w*j.JCT, weights+w
+		steps, ina = steps+j.JCT/float64(t.Steps)/n, ina+t.Tree.Seconds/j.JCT/n
 	}
 	if cut || n == 0 {
 		return figures
 	}
-	add("avg_jct", results.Cluster, jct)
+	add("avg_jct", results.Cluster, jct/weights)
 	add("avg_step_time", results.Cluster, steps)
 	add("ina_utilisation", results.Cluster, ina)
 	costs := overheads(out, events)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/sim/ops"
 )
 
 // TestAgain predicts two jobs that take turns with a switch at a cost that was calibrated once,
@@ -110,5 +113,31 @@ func TestCalibratedFor(t *testing.T) {
 	}
 	if seen[key()] != "switch.lanes=240" {
 		t.Errorf("packets of 240 lanes are not what is calibrated: %v", seen)
+	}
+}
+
+// TestMeasuredByHosts: a job counts in what is measured as it does in what is predicted.
+func TestMeasuredByHosts(t *testing.T) {
+	var jobs []named
+	var out []training.Outcome
+	sim := &ops.Result{}
+	for i, hosts := range []int{2, 6} {
+		j := ops.Job{Hosts: hosts, Steps: 5}
+		jobs = append(jobs, named{Name: strconv.Itoa(i + 1), Job: j})
+		jct := float64(10 * (i + 1))
+		sim.Jobs = append(sim.Jobs, ops.Outcome{Hosts: hosts, End: jct, Without: jct, With: jct})
+		out = append(out, training.Outcome{
+			Job: training.Job{Name: strconv.Itoa(i + 1), ID: uint16(i + 1), Hosts: hosts}, End: time.Second, JCT: jct,
+			Ranks: []agent.Stats{{Training: &agent.Training{Steps: 5}}},
+		})
+	}
+	for score, want := range map[string]float64{"jobs": 15, "hosts": 17.5} {
+		o := &Operations{Score: score}
+		for _, figures := range [][]results.Figure{o.measured(results.Measured, out, nil), o.predicted(jobs, []*ops.Result{sim})} {
+			i := slices.IndexFunc(figures, func(f results.Figure) bool { return f.Metric == "avg_jct" })
+			if i < 0 || math.Abs(figures[i].Value-want) > 1e-12 {
+				t.Errorf("score by %s: %+v, want an avg_jct of %v", score, figures, want)
+			}
+		}
 	}
 }
