@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/experiments/spec"
@@ -191,6 +192,10 @@ func (o *Service) table(c *spec.Checker) {
 			c.KeyProblemf(j.At, `write iterations = 1000, or duration = "60s" in [service]`, "job %s never ends", j.Name)
 		}
 		workers += max(0, j.Workers) * max(0, j.Copies)
+	}
+	begins := func(j ServiceJob) bool { return j.Arrive < o.Duration }
+	if o.Duration > 0 && len(o.Table) > 0 && !slices.ContainsFunc(o.Table, begins) {
+		c.Problemf("service.duration", "", "all jobs arrive when duration is over")
 	}
 	if c.Lab == nil || len(o.Table) == 0 {
 		return

@@ -122,6 +122,7 @@ func (o *Service) Run(ctx context.Context, b *study.Bench) (point *results.Point
 	if err != nil {
 		return point, nil, err
 	}
+	jobs = inTime(jobs, cfg.End)
 	if err := o.hosts(tb.Inventory(), jobs); err != nil {
 		return point, nil, err
 	}
@@ -197,6 +198,11 @@ func (o *Service) hosts(inv *inventory.Inventory, jobs []serving) error {
 		return spec.Invalidf("background flows go to a host with GPUs and without a worker, and %d workers are on %d hosts", workers, with)
 	}
 	return nil
+}
+
+// inTime are the jobs that arrive before the end; 0: there is none. The others never begin, as in simulations.
+func inTime(jobs []serving, end time.Duration) []serving {
+	return slices.DeleteFunc(jobs, func(j serving) bool { return end > 0 && j.Arrive >= end })
 }
 
 // until gives jobs that stay for some time as many iterations as they do in it alone.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,44 @@ func TestServiceUntil(t *testing.T) {
 		if jobs[i].Iterations != want {
 			t.Errorf("job %d: %d iterations, want %d", i, jobs[i].Iterations, want)
 		}
+	}
+}
+
+// Who arrives when all is over never begins, however long it was to train; all others have iterations to do.
+func TestServiceInTime(t *testing.T) {
+	const s = time.Second
+	job := func(name string, arrive time.Duration, iterations int) serving {
+		return serving{Job: service.Job{Name: name, Workers: 2, Servers: 1, Arrive: arrive, Iterations: iterations, Tensors: []service.Tensor{{Bytes: 400, Ready: s}}}}
+	}
+	all := func() []serving {
+		return []serving{job("A", 0, 0), job("B", 60*s, 0), job("C", 59*s, 0), job("D", 70*s, 5)}
+	}
+	jobs := inTime(all(), 60*s)
+	if len(jobs) != 2 || jobs[0].Name != "A" || jobs[1].Name != "C" {
+		t.Fatalf("%+v, want A and C", jobs)
+	}
+	until(jobs, 60*s, slices.Repeat([]standalone{{own: s}}, len(jobs)))
+	for _, j := range jobs {
+		if j.Iterations < 1 {
+			t.Errorf("job %s never ends", j.Name)
+		}
+	}
+	if n := len(inTime(all(), 0)); n != 4 {
+		t.Errorf("%d jobs, want all 4: nothing ends them", n)
+	}
+}
+
+// An experiment all of whose jobs arrive when it is over is refused.
+func TestServiceNobodyArrives(t *testing.T) {
+	load := func(arrive string) error {
+		_, err := spec.Kinds{Kind}.Load("../../autops-testbed-congestion.toml", "service.duration='60s'", "service.job.A.arrive='"+arrive+"'")
+		return err
+	}
+	if err := load("59s"); err != nil {
+		t.Error(err)
+	}
+	if err := load("60s"); err == nil || !strings.Contains(err.Error(), "all jobs arrive when duration is over") {
+		t.Errorf("%v", err)
 	}
 }
 
