@@ -320,23 +320,36 @@ type measuredAlone struct {
 	health []results.Trouble
 }
 
-// standalone measures how long an iteration of a job takes alone.
-func (l *serviceLab) standalone(ctx context.Context, j serving) (ref measuredAlone, err error) {
+// standalone measures how long an iteration of a job takes alone. With an error the point has what was wrong.
+func (l *serviceLab) standalone(ctx context.Context, j serving) (measuredAlone, error) {
 	l.Status("measure "+j.Model+" alone", 0)
-	known := l.point.Health
-	if ref.static, err = l.mean(ctx, j, true); err != nil {
-		return ref, err
+	ref, err := measureAlone(j.Model, l.cfg.Static, func(static bool) (time.Duration, []results.Trouble, error) { return l.mean(ctx, j, static) })
+	if err != nil {
+		l.point.Health = append(l.point.Health, ref.health...)
 	}
-	if ref.own = ref.static; !l.cfg.Static {
-		if ref.own, err = l.mean(ctx, j, false); err != nil {
-			return ref, err
+	return ref, err
+}
+
+// measureAlone measures how long an iteration of a model takes alone, with servers of its own and, unless that is how the
+// experiment has it, on a service. Each is measured again where the machine has spoilt it; see study.Calibrate.
+func measureAlone(model string, static bool, mean func(static bool) (time.Duration, []results.Trouble, error)) (ref measuredAlone, err error) {
+	measure := func(static bool) (took time.Duration) {
+		health, failed := study.Calibrate(func() (troubles []results.Trouble, err error) {
+			took, troubles, err = mean(static)
+			return troubles, err
+		})
+		for i := range health {
+			health[i].Where = strings.TrimSuffix(model+" alone: "+health[i].Where, ": ")
 		}
+		ref.health, err = append(ref.health, health...), failed
+		return took
 	}
-	ref.health, l.point.Health = l.point.Health[len(known):], known
-	for i := range ref.health {
-		ref.health[i].Where = strings.TrimSuffix(j.Model+" alone: "+ref.health[i].Where, ": ")
+	ref.static = measure(true)
+	ref.own = ref.static
+	if err == nil && !static {
+		ref.own = measure(false)
 	}
-	return ref, nil
+	return ref, err
 }
 
 // undisturbed is a configuration as a job has it alone: iterations are all alike, as long as with jitter on average, and tensors
@@ -346,23 +359,24 @@ func undisturbed(cfg service.Config) service.Config {
 	return cfg
 }
 
-// mean is how long an iteration of a job takes, when nothing changes any more.
-func (l *serviceLab) mean(ctx context.Context, j serving, static bool) (time.Duration, error) {
+// mean is how long an iteration of a job takes, when nothing changes any more, and why that may be wrong.
+func (l *serviceLab) mean(ctx context.Context, j serving, static bool) (time.Duration, []results.Trouble, error) {
 	j.Arrive, j.Stay, j.Iterations = 0, 0, 2+l.cfg.Profile
 	if !static {
 		j.Iterations += settling + l.cfg.Profile
 	}
 	jobs := []serving{j}
 	quiet := *l
-	quiet.cfg = undisturbed(l.cfg)
+	quiet.cfg, quiet.point = undisturbed(l.cfg), &results.Point{}
 	out, err := quiet.serve(ctx, jobs, static, 0, nil)
+	health := quiet.point.Health
 	if err != nil {
-		return 0, err
+		return 0, health, err
 	}
 	if out.Jobs[0].Profiled == 0 && !static {
-		return 0, fmt.Errorf("job %s: pMaster had no profile of it after %d iterations", j.Name, j.Iterations)
+		return 0, health, fmt.Errorf("job %s: pMaster had no profile of it after %d iterations", j.Name, j.Iterations)
 	}
-	return observed(jobs, out).Jobs[0].Mean(j.Iterations-l.cfg.Profile, j.Iterations), nil
+	return observed(jobs, out).Jobs[0].Mean(j.Iterations-l.cfg.Profile, j.Iterations), health, nil
 }
 
 // observed is what was seen, as the simulator says it. Time counts from the beginning.

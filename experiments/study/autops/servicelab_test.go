@@ -309,6 +309,56 @@ func TestServiceAloneFor(t *testing.T) {
 	}
 }
 
+// A machine that stands still once while a job is measured alone spoils that measurement, which is done again, and no point.
+func TestServiceAloneAgain(t *testing.T) {
+	busy := []results.Trouble{{Where: "worker A/0 on host h1", What: "woke up late", Fatal: true}}
+	lost := errors.New("lost")
+	for _, c := range []struct {
+		name   string
+		static bool
+		spoilt map[int]bool // of all measurements, in their order
+		err    error        // of the last one
+		calls  string       // s: with servers of its own, d: on a service
+		fatal  int
+	}{
+		{"quiet", false, nil, nil, "sd", 0},
+		{"quiet, static", true, nil, nil, "s", 0},
+		{"once", false, map[int]bool{0: true}, nil, "ssd", 0},
+		{"once each", false, map[int]bool{0: true, 2: true}, nil, "ssdd", 0},
+		{"always", true, map[int]bool{0: true, 1: true, 2: true, 3: true}, nil, "ssss", 1},
+		{"once, and then it is lost", false, map[int]bool{1: true}, lost, "sdd", 0},
+	} {
+		calls := ""
+		ref, err := measureAlone("alexnet", c.static, func(static bool) (time.Duration, []results.Trouble, error) {
+			n := len(calls)
+			calls += map[bool]string{true: "s", false: "d"}[static]
+			var troubles []results.Trouble
+			if c.spoilt[n] {
+				troubles = slices.Clone(busy)
+			}
+			if len(calls) == len(c.calls) {
+				return time.Duration(n + 1), troubles, c.err
+			}
+			return time.Duration(n + 1), troubles, nil
+		})
+		fatal := 0
+		for _, h := range ref.health {
+			if h.Fatal {
+				fatal++
+			}
+			if !strings.HasPrefix(h.Where, "alexnet alone: ") {
+				t.Errorf("%s: %v", c.name, h)
+			}
+		}
+		if calls != c.calls || fatal != c.fatal || !errors.Is(err, c.err) {
+			t.Errorf("%s: %s, %d fatal, %v; want %s, %d, %v", c.name, calls, fatal, err, c.calls, c.fatal, c.err)
+		}
+		if s := strings.LastIndex(calls, "s") + 1; err == nil && (ref.static != time.Duration(s) || ref.own != time.Duration(len(calls))) {
+			t.Errorf("%s: %+v, want what was measured last", c.name, ref.standalone)
+		}
+	}
+}
+
 // empty is a fabric of nothing, which may not say how it is.
 type empty struct {
 	testbed.Fabric
