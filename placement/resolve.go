@@ -20,6 +20,8 @@ type Resolved struct {
 	Up []string
 	// Holds has T of each node of the tree, seconds; of one that does not aggregate it says nothing.
 	Holds []float64
+	// Lossy says that a link which its packets cross, either way, loses some of them.
+	Lossy bool
 }
 
 // Resolve is what Predict would take as given for the plan's active jobs, without local ones, in
@@ -38,6 +40,7 @@ func Resolve(inv *inventory.Inventory, plan *Plan, c Conditions) ([]Resolved, er
 		f := &b.Jobs[len(out)]
 		r := Resolved{Job: j.Name, RTT: f.RTT, Crowd: b.crowd(f, j)}
 		for k, n := range f.Nodes {
+			r.Lossy = r.Lossy || n.Up != flow.None && b.Links[n.Up].Damage.Loss > 0 || n.Down != flow.None && b.Links[n.Down].Damage.Loss > 0
 			if j.PS != "" && j.Collective != Ring && k == len(f.Nodes)-1 {
 				break // the PS itself
 			}

@@ -72,18 +72,19 @@ func coarse(length, interval float64, p *placement.Prediction) string {
 // each stops a window for a timeout, and 1,600 of them are known to 5 % (two standard deviations of a count).
 const fewLosses = 1600
 
-// chance says which jobs lost so few packets, of those that cables lose on purpose, that what is predicted of
-// their mean need not be what a phase has; empty: none.
-func chance(m *study.Measurer, setup testbed.Setup, jobs []string) string {
-	lossy := false
-	for _, d := range setup.Damage {
-		lossy = lossy || d.Loss > 0
-	}
-	if !lossy || m.Kind != results.Measured {
+// chance says which of a phase's jobs that cross lossy cables lost so few packets that what is predicted of
+// their mean need not be what the phase has; empty: none.
+func chance(m *study.Measurer, setup testbed.Setup, jobs []string, inv *inventory.Inventory) string {
+	if len(setup.Damage) == 0 || m.Kind != results.Measured {
 		return ""
 	}
+	known, err := placement.Resolve(inv, setup.Plan, conditions(setup, Baseline{}, nil))
+	if err != nil {
+		return "" // the prediction says so
+	}
 	for _, j := range setup.Plan.Jobs {
-		if !slices.Contains(jobs, j.Name) || j.Local() || j.Collective == placement.Ring {
+		lossy := slices.ContainsFunc(known, func(r placement.Resolved) bool { return r.Job == j.Name && r.Lossy })
+		if !lossy || !slices.Contains(jobs, j.Name) || j.Collective == placement.Ring {
 			continue
 		}
 		f, err := results.Rate(m.Window, again(m.Series, j))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/spec/spectest"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -85,6 +86,62 @@ func TestUnscaled(t *testing.T) {
 	} {
 		if got := unscaled(&c.spec); (got != "") != c.wants {
 			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+// TestChance: a job that crosses a lossy cable needs many losses for its mean to be known, and one that crosses none needs
+// none.
+func TestChance(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lossy string // cable, by its direction; A has h1, B has h2, and both have h3
+		jobs  []string
+		again map[string]float64 // packets that each sent again
+		says  string             // the job; empty: nothing
+	}{
+		{"nothing is lost", "", []string{"A", "B"}, nil, ""},
+		{"B loses many", "h2->tor1", []string{"A", "B"}, map[string]float64{"B": 5000}, ""},
+		{"B loses few", "h2->tor1", []string{"A", "B"}, map[string]float64{"B": 10}, "B"},
+		{"B loses few results", "tor1->h2", []string{"A", "B"}, map[string]float64{"B": 10}, "B"},
+		{"B is not there", "h2->tor1", []string{"A"}, nil, ""},
+		{"both lose on the way to their PS", "tor1->h3", []string{"A", "B"}, map[string]float64{"B": 5000}, "A"},
+		{"both lose on the way back", "h3->tor1", []string{"A", "B"}, map[string]float64{"A": 5000, "B": 10}, "B"},
+	} {
+		text := `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1"]
+ps = "h3"
+[[job]]
+name = "B"
+hosts = ["h2"]
+ps = "h3"
+`
+		if c.lossy != "" {
+			text += "[[link_state]]\nof = \"" + c.lossy + "\"\nloss = 0.01\n"
+		}
+		s := spectest.Pair(t, nil, "1us", text)
+		setup, err := setupOf(s, planned(t, s).Plan, s.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		readings := &results.Readings{}
+		for _, job := range c.jobs {
+			for i := range 11 {
+				at := float64(i) / 10
+				readings.Add(results.Sample{Source: "agent", Metric: "worker_resends", Of: job + "/0", T: at, Value: at * c.again[job]})
+			}
+		}
+		m := study.NewMeasurer(readings, results.Window{Start: 0, End: 1}, results.Measured)
+		got := chance(m, setup, c.jobs, s.Inventory())
+		if (got == "") != (c.says == "") || !strings.HasPrefix(got, "job "+c.says) && got != "" {
+			t.Errorf("%s: %q, want something of job %q", c.name, got, c.says)
+		}
+		m.Kind = results.Simulated
+		if got := chance(m, setup, c.jobs, s.Inventory()); got != "" {
+			t.Errorf("%s, simulated: %q", c.name, got)
 		}
 	}
 }
