@@ -2,9 +2,12 @@ package turns
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/placement/workload"
@@ -43,6 +46,50 @@ func TestCollected(t *testing.T) {
 		}
 		if again, ok := all.Lookup("opt-350m", 4); !ok || !reflect.DeepEqual(again, have) {
 			t.Errorf("%+v: read again as %+v", scale, again)
+		}
+	}
+}
+
+// known is what a study has of a run that keeps what it knows, and has a directory.
+type known struct {
+	study.Runner
+	dir   *results.Dir
+	knows map[string]any
+}
+
+func (known) Scale() results.Scale    { return results.Scale{} }
+func (k known) Dir() *results.Dir     { return k.dir }
+func (k known) Known() map[string]any { return k.knows }
+
+// TestLearned: the run directory has the patterns of all points, of each model and batch one.
+func TestLearned(t *testing.T) {
+	k := known{dir: &results.Dir{Path: t.TempDir()}, knows: map[string]any{}}
+	for _, p := range []struct {
+		model string
+		batch int
+		step  float64
+	}{{"vit-large", 4, 1}, {"opt-350m", 4, 2}, {"vit-large", 8, 3}, {"vit-large", 4, 4}, {"", 4, 5}} {
+		b := &study.Bench{Runner: k, Planned: study.Planned{Point: spec.Point{Spec: &spec.Spec{Name: "test"}}}}
+		jobs := []named{{Name: "A", Job: ops.Job{Pattern: &workload.Pattern{Model: p.model}}}}
+		out := []training.Outcome{{Job: training.Job{Name: "A", ID: 1}, Learned: &agent.Pattern{Step: p.step, Ops: []agent.Op{{Start: .5, Bytes: 8}}}}}
+		if p.model == "" {
+			out[0].Learned = nil // it was too short
+		}
+		if err := (&Operations{Batch: p.batch, GPUSpeed: 1}).learned(b, jobs, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(k.dir.Path, "patterns.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := workload.ParsePatterns("patterns.toml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step, of := range map[float64]workload.Pattern{1: {Model: "vit-large", Batch: 4}, 2: {Model: "opt-350m", Batch: 4}, 3: {Model: "vit-large", Batch: 8}} {
+		if p, ok := all.Lookup(of.Model, of.Batch); !ok || p.Step != step {
+			t.Errorf("%s, %d: %+v, want a step of %v s", of.Model, of.Batch, p, step)
 		}
 	}
 }

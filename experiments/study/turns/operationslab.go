@@ -658,20 +658,26 @@ func fit(ring, ina collective.Line) (c tree.Cost, found []results.Calibration, e
 }
 
 // learned keeps what the jobs found out about their own steps, in the lab's units: patterns
-// that the simulator reads.
+// that the simulator reads, of each model and batch the first that the run has seen.
 func (o *Operations) learned(b *study.Bench, jobs []named, out []training.Outcome) error {
-	var all []workload.Pattern
+	const key = "patterns"
+	all, _ := b.Known()[key].([]workload.Pattern)
+	before := len(all)
 	for i := range out {
-		if out[i].Learned == nil || slices.ContainsFunc(all, func(p workload.Pattern) bool { return p.Model == jobs[i].Pattern.Model }) {
+		if out[i].Learned == nil {
 			continue
 		}
 		w := o.collected(b.Scale(), &jobs[i], out[i].Learned)
+		if slices.ContainsFunc(all, func(p workload.Pattern) bool { return p.Model == w.Model && p.Batch == w.Batch }) {
+			continue
+		}
 		w.Source = fmt.Sprintf("collected by inabench from job %s of %s, %s", out[i].Name, b.Spec.Name, strings.Join(b.Labels, " "))
 		all = append(all, w)
 	}
-	if len(all) == 0 {
+	if len(all) == before {
 		return nil
 	}
+	b.Known()[key] = all
 	text := "# Patterns that ranks collected from their queues: patterns = \"...\" of an experiment.\n\n" + string(workload.FormatPatterns(all...))
 	return b.Dir().WriteFile("patterns.toml", []byte(text))
 }
