@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/agent"
 )
 
 const smallTraining = `
@@ -226,6 +227,18 @@ func TestTrainingMeasured(t *testing.T) {
 	s := parseTraining(t)
 	if got, rows := s.Study().(*Training).measured(j); len(got.ends) != 0 || len(rows) != 0 {
 		t.Errorf("of ranks that said nothing: %+v, %v", got, rows)
+	}
+	// A rank may have kept the times of fewer iterations than it did, and the run took as long as all of them.
+	for range 2 {
+		j.Times = append(j.Times, slices.Repeat([]agent.Iteration{{Compute: .5, Comm: .5}}, 3))
+		j.Ranks = append(j.Ranks, agent.Stats{Iterations: 5, Reducing: &agent.Reducing{JCT: 4 + float64(len(j.Ranks))}})
+	}
+	run, _ := s.Study().(*Training).measured(j)
+	figures := s.Study().(*Training).figures(results.Measured, &occupied{}, run, 0, 1)
+	for metric, want := range map[string]float64{"run_time": 5, "iteration_time": 1, "iteration_comm_time": .5} {
+		if i := slices.IndexFunc(figures, func(f results.Figure) bool { return f.Metric == metric }); i < 0 || figures[i].Value != want {
+			t.Errorf("%s: want %v: %+v", metric, want, figures)
+		}
 	}
 	if f := results.Mean([]float64{1, 2, 3}); f.Value != 2 || !(f.Lo < 2) || f.Hi-2 != 2-f.Lo || f.N != 3 {
 		t.Errorf("%+v", f)

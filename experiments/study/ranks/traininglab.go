@@ -124,6 +124,11 @@ func (t *Training) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 	if len(measured.ends) < 2 {
 		return point, rows, fmt.Errorf("%d iterations were reported of %d", len(measured.ends), t.Iterations)
 	}
+	curves := progress(measured)
+	if n := len(measured.ends); int64(n) < t.Iterations { // those that are not known are anywhere between
+		b.Warn(fmt.Sprintf("the times of %d of %d iterations are known, which no curve is drawn of: a rank keeps those of 1,000 between two reports, and a shorter measure.interval would do", n, t.Iterations))
+		curves = nil
+	}
 	kind := b.Kind()
 	ph.Figures = t.figures(kind, o, measured, counters.Links.AllSent(tb.Inventory())/float64(t.Iterations), times)
 	_, wrong := out[0].Sums()
@@ -131,7 +136,7 @@ func (t *Training) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 	wire := collectives.Duplex * t.crossing(o.at, float64(message)) // ports count frames, acknowledgements included
 	ph.Figures = append(ph.Figures, t.figures(results.Predicted, o, predicted, wire, times)...)
 	ph.Figures = append(ph.Figures, counters.Links.Figures(ph.Start, ph.End)...)
-	point.Phases, point.Curves = []results.Phase{ph}, progress(measured)
+	point.Phases, point.Curves = []results.Phase{ph}, curves
 	return point, rows, nil
 }
 
@@ -156,6 +161,9 @@ func (t *Training) measured(job *training.Reduced) (out paced, rows [][]string) 
 	}
 	out = paced{ends: make([]float64, n), comm: make([]float64, n)}
 	for rank, own := range job.Times {
+		if red := job.Ranks[rank].Reducing; red != nil {
+			out.all = max(out.all, red.JCT)
+		}
 		end, compute, comm := 0.0, 0.0, 0.0
 		for i, it := range own[:n] {
 			end += it.Compute + it.Comm

@@ -18,6 +18,7 @@ import (
 type paced struct {
 	ends []float64 // s, when the last worker had ended each
 	comm []float64 // s, of each: the mean of the workers' communicating
+	all  float64   // s, when the last worker had ended the last, also where the times of some are not known
 }
 
 // pace is how iterations go whose workers begin the first one together, and every other one
@@ -38,6 +39,7 @@ func (t *Training) pace(at []int, bits, compute float64, net collectives.Network
 		}
 		out.ends = append(out.ends, slices.Max(ended))
 		out.comm = append(out.comm, comm)
+		out.all = out.ends[len(out.ends)-1]
 	}
 	return out
 }
@@ -86,7 +88,7 @@ func (t *Training) figures(kind results.Kind, o *occupied, run paced, crossing, 
 	all := iteration.Affine(t.epoch()*float64(t.Epochs), 0)
 	add("training_time", all)
 	add("machine_hours", all.Affine(float64(o.used)/times/3600, 0))
-	exact("run_time", run.ends[len(run.ends)-1])
+	exact("run_time", run.all)
 	exact("cross_traffic", crossing)
 	if kind != results.Predicted {
 		exact("used_machines", float64(o.used))
