@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/csv"
@@ -156,8 +155,9 @@ func (r *run) ratios() {
 	}
 	others := func(p *results.Point) string { return study.Cohort(p, c.Key) }
 	type base struct {
-		figures      map[string]float64
-		unfit, stood string // why it is no reference, and why it may be off
+		figures map[string]float64
+		unfit   string         // why it is no reference
+		phase   *results.Phase // which knows why figures may be off
 	}
 	reference := map[string]base{}
 	measured := func(p *results.Point) map[string]float64 { // of the Cluster, by metric
@@ -171,7 +171,7 @@ func (r *run) ratios() {
 	}
 	for i := range r.rec.Points {
 		if p := &r.rec.Points[i]; len(p.Phases) > 0 && spec.Format(p.Params[c.Key]) == c.Reference {
-			reference[others(p)] = base{measured(p), p.UnsoundIn(0), p.Phases[0].Stood}
+			reference[others(p)] = base{measured(p), p.UnsoundIn(0), &p.Phases[0]}
 		}
 	}
 	for i := range r.rec.Points {
@@ -182,13 +182,10 @@ func (r *run) ratios() {
 		}
 		ph, of := &p.Phases[0], spec.Format(p.Params[c.Key])
 		if of == c.Reference {
-			ref.unfit, ref.stood = "", "" // as of any point
+			ref.unfit = "" // as of any point
 		}
 		lacks := func(name, why string) {
 			ph.Missing = append(ph.Missing, results.Missing{Metric: name + metric.Ratio, Of: of, Why: why})
-		}
-		if ref.stood != "" {
-			ph.Stood = cmp.Or(ph.Stood, "the reference: "+ref.stood)
 		}
 		own := measured(p)
 		for _, name := range slices.Sorted(maps.Keys(ref.figures)) {
@@ -204,6 +201,10 @@ func (r *run) ratios() {
 				lacks(f.Metric, "the reference: "+ref.unfit)
 			case v > 0:
 				ph.Figures = append(ph.Figures, study.Exactly(f.Metric+metric.Ratio, of, f.Kind, f.Value/v))
+				ph.OffAs(f.Metric+metric.Ratio, ph.StoodOf[f.Metric])
+				if why := ref.phase.Excuse(f.Metric); why != "" && ref.phase != ph {
+					ph.OffAs(f.Metric+metric.Ratio, "the reference: "+why)
+				}
 			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out
 				lacks(f.Metric, "the reference's is 0, or there is none")
 			}

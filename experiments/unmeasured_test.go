@@ -207,16 +207,42 @@ func TestRatios(t *testing.T) {
 	// What was measured of a point that is not sound is no reference.
 	r.rec.Points = []results.Point{point("a", 20, 0), point("b", 30, 0)}
 	r.rec.Points[0].Health = []results.Trouble{{Where: "host h1", What: "busy", Fatal: true}}
-	r.rec.Points[0].Phases[0].Stood = "job A stood still"
 	r.ratios()
 	ph := r.rec.Points[1].Phases[0]
 	if i := slices.IndexFunc(ph.Missing, func(m results.Missing) bool { return m.Metric == "avg_jct_ratio" }); i < 0 || ph.Missing[i].Of != "b" || ph.Missing[i].Why != "the reference: host h1: busy" {
 		t.Errorf("%+v", ph.Missing)
 	}
-	if ph.Stood != "the reference: job A stood still" {
-		t.Errorf("stood %q", ph.Stood)
-	}
 	if slices.ContainsFunc(ph.Figures, func(f results.Figure) bool { return f.Metric == "avg_jct_ratio" }) {
 		t.Errorf("%+v", ph.Figures)
+	}
+
+	// One that stood still excuses what is over it, and nothing else.
+	const stood = "job A stood still"
+	twice := func(policy string, index int, jct float64) (out []results.Point) {
+		for repeat := range 2 {
+			p := point(policy, jct, 0)
+			p.Index, p.Repeat = index, repeat
+			out = append(out, p)
+		}
+		return out
+	}
+	r.rec.Points = append(twice("a", 0, 20), twice("b", 1, 30)...)
+	r.rec.Points[0].Phases[0].Stood = stood
+	r.rec.Points[1].Phases[0].StoodOf = map[string]string{"avg_jct": stood}
+	r.ratios()
+	for i, p := range r.rec.Points {
+		own := p.Phases[0].Excuse("avg_jct")
+		if want := map[int]string{0: stood, 1: stood}[i]; own != want {
+			t.Errorf("point %d: avg_jct is excused by %q, want %q", i, own, want)
+		}
+		if got, want := p.Phases[0].Excuse("avg_jct_ratio"), []string{stood, stood, "the reference: " + stood, "the reference: " + stood}[i]; got != want {
+			t.Errorf("point %d: avg_jct_ratio is excused by %q, want %q", i, got, want)
+		}
+	}
+	for name, want := range map[string]results.Outcome{"avg_jct": results.Fail, "avg_jct_ratio": results.Inconclusive} {
+		e := results.Expect{Name: "e", Metric: name, Predictor: "value", Value: 1, Bound: "at-most", Statistic: "each", Gate: true, Points: []string{"placement.policy=b"}}
+		if checks, got, _ := results.Judge([]results.Expect{e}, r.rec.Points); got != want {
+			t.Errorf("%s: %s, want %s: %+v", name, got, want, checks)
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package results
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Kind says how a figure came about. Figures of different kinds are never pooled.
 type Kind string
@@ -70,6 +73,8 @@ type Phase struct {
 	// Stood is why a figure of the phase that is not what it should be may be the testbed's,
 	// which stood still in it and of which nothing is left out; empty: it is not.
 	Stood string `json:"stood,omitempty"`
+	// StoodOf is the same of single metrics, by name, whose figures are also of other points: ratios, scores.
+	StoodOf map[string]string `json:"stood_of,omitempty"`
 	// Unlike is why the phase need not be what is predicted of it: expectations of a value are held to it all the same.
 	Unlike string `json:"unlike,omitempty"`
 	// State says that predictions of a run's figures are those of one of many runs that were followed, chosen because the
@@ -77,6 +82,21 @@ type Phase struct {
 	State string `json:"state,omitempty"`
 	// Missing are figures that there should be and that cannot be drawn from the readings.
 	Missing []Missing `json:"missing,omitempty"`
+}
+
+// Excuse is why figures of a metric may be off for the testbed's sake: Stood, or StoodOf it; empty: they are not.
+func (ph *Phase) Excuse(metric string) string { return cmp.Or(ph.Stood, ph.StoodOf[metric]) }
+
+// OffAs notes that figures of a metric may be off because those of another point, which they depend on, may be. The first
+// reason stays.
+func (ph *Phase) OffAs(metric, why string) {
+	if why == "" || ph.StoodOf[metric] != "" {
+		return
+	}
+	if ph.StoodOf == nil {
+		ph.StoodOf = map[string]string{}
+	}
+	ph.StoodOf[metric] = why
 }
 
 // Stall is a time that is left out of figures, and why.

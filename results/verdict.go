@@ -304,7 +304,7 @@ type held struct {
 	one    bool    // what is predicted is of each run, on this machine: repeats are neither, however they differ
 	late   Trouble // by how much frames were late, as a part of a round trip
 	caught float64 // by how much a rate may be more for what waited in times that are left out; see Phase.caughtUp
-	stood  string  // why a failure may be the testbed's, or the prediction's; see Phase.Stood and Phase.Unlike
+	stood  string  // why a failure may be the testbed's, or the prediction's; see Phase.Excuse and Phase.Unlike
 }
 
 // excused is a check of what is held: one that fails is left open where the testbed stood still.
@@ -417,7 +417,7 @@ func (c *Setting) evidence(e Expect, phase int) *evidence {
 			v.dropped++
 			v.reason, v.code = cmp.Or(v.reason, why), cmp.Or(v.code, p.unjudged())
 		} else {
-			if v.stood = cmp.Or(v.stood, ph.Stood); e.Predictor != "value" {
+			if v.stood = cmp.Or(v.stood, ph.Excuse(e.Metric)); e.Predictor != "value" {
 				v.stood = cmp.Or(v.stood, ph.Unlike)
 			}
 			if t := Late(p.Health); t.Value > v.late.Value {
@@ -512,7 +512,7 @@ func (v *evidence) against(e Expect, ref *Setting, phase int) {
 		if why != "" {
 			continue
 		}
-		v.stood = cmp.Or(v.stood, ph.Stood, ph.Unlike)
+		v.stood = cmp.Or(v.stood, ph.Excuse(e.Metric), ph.Unlike)
 		for _, m := range ph.Missing {
 			if s := v.of[m.Of]; s != nil && m.Metric == e.Metric {
 				s.unfit = cmp.Or(s.unfit, e.Against+": "+m.Why)

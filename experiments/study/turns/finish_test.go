@@ -37,6 +37,7 @@ func TestFinish(t *testing.T) {
 		{"always ended early", func(p []results.Point) { p[2].Error, p[2].Phases = "lost", nil }, math.NaN(), "operations.sharing=always: ended early: lost", ""},
 		{"never is spoilt", func(p []results.Point) { p[0].Phases[0].Spoilt = "all of it" }, math.NaN(), "operations.sharing=never: all of it", ""},
 		{"never may be off", func(p []results.Point) { p[0].Phases[0].Stood = "it stood still" }, .6, "", "operations.sharing=never: it stood still"},
+		{"both may be off", func(p []results.Point) { p[0].Phases[0].Stood, p[2].Phases[0].Stood = "it stood still", "it, too" }, .6, "", "operations.sharing=never: it stood still"},
 		{"it is unsound itself", func(p []results.Point) { p[1].Health = busy }, .6, "", ""}, // which judges leave out
 	} {
 		rec := record()
@@ -56,8 +57,11 @@ func TestFinish(t *testing.T) {
 			for _, m := range ph.Missing {
 				why[m.Metric] = m.Why
 			}
-			if repeat == 0 && (why["ina_score"] != c.missing || why["jct_range"] != c.missing || ph.Stood != c.stood) || repeat == 1 && len(why) > 0 {
-				t.Errorf("%s: repeat %d: %v, %q", c.name, repeat, why, ph.Stood)
+			if repeat == 0 && (why["ina_score"] != c.missing || why["jct_range"] != c.missing || ph.Excuse("ina_score") != c.stood || ph.Excuse("jct_range") != c.stood) || repeat == 1 && len(why) > 0 {
+				t.Errorf("%s: repeat %d: %v, %q", c.name, repeat, why, ph.StoodOf)
+			}
+			if why := ph.Excuse("avg_jct"); why != "" {
+				t.Errorf("%s: repeat %d: what is of this point alone is excused by %q", c.name, repeat, why)
 			}
 		}
 	}

@@ -729,6 +729,7 @@ func patternError(have, want *workload.Pattern) float64 {
 // see unscaled.
 func (o *Operations) Finish(rec *results.Record) {
 	const key = "operations.sharing"
+	scores := []string{"ina_score", "jct_range"}
 	ends := map[[2]string]*results.Point{} // of each cohort's scale, by sharing
 	for i := range rec.Points {
 		p := &rec.Points[i]
@@ -756,13 +757,15 @@ func (o *Operations) Finish(rec *results.Record) {
 			}
 			ph := &p.Phases[0]
 			if why := e.UnsoundIn(0); why != "" {
-				for _, name := range []string{"ina_score", "jct_range"} {
+				for _, name := range scores {
 					ph.Missing = append(ph.Missing, results.Missing{Metric: name, Of: results.Cluster, Why: key + "=" + sharing + ": " + why})
 				}
 				return math.NaN()
 			}
 			if len(e.Phases) > 0 && e != p && e.Phases[0].Stood != "" {
-				ph.Stood = cmp.Or(ph.Stood, key+"="+sharing+": "+e.Phases[0].Stood)
+				for _, name := range scores {
+					ph.OffAs(name, key+"="+sharing+": "+e.Phases[0].Stood)
+				}
 			}
 			return jct(e)
 		}
