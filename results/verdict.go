@@ -47,7 +47,7 @@ const maxMore = 1000
 // mean or maximum also where other figures are not known: see aggregate.
 //
 // An expectation against other points of the run has their figures in place of
-// predictions; half their intervals add to that of the error, in full.
+// predictions; half their intervals add to that of the error, in full, and where either has none the error has none.
 //
 // An expectation with a reason to Skip it is skipped, which is shown and decides
 // nothing; a run of which every gated expectation is skipped is inconclusive.
@@ -633,7 +633,14 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	case e.Against != "":
 		ref := Combine(predicted)
 		c.Predicted = ref.Value
-		m.Lo, m.Hi = m.Lo-(ref.Hi-ref.Value), m.Hi+(ref.Value-ref.Lo)
+		switch {
+		case m.single():
+		case ref.single(): // by how much they may differ is not known
+			m.Lo, m.Hi, m.N = m.Value, m.Value, 1
+		default:
+			m.Lo, m.Hi = m.Lo-(ref.Hi-ref.Value), m.Hi+(ref.Value-ref.Lo)
+		}
+		m.Counted, m.Grain, m.Loose = m.Counted && ref.Counted, m.Grain+ref.Grain, m.Loose+ref.Loose
 	default:
 		for _, p := range predicted {
 			c.Predicted += p.Value / float64(len(predicted))
@@ -678,7 +685,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	switch {
 	case ofRun && c.eachHolds(observed, predicted, unit) && c.holds(m.Grain/unit):
 		return
-	case m.Kind != Measured || m.N >= 2 || m.Hi != m.Lo || counted(c.Metric):
+	case !m.single() || counted(c.Metric):
 		c.ok = true
 		c.decide(c.lo, c.hi)
 	case m.Counted && c.off((m.Grain+m.Loose)/unit):
@@ -693,6 +700,9 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		c.certain("counted over the whole phase, however much its parts differ")
 	}
 }
+
+// single says that the figure was measured and has no interval.
+func (f Figure) single() bool { return f.Kind == Measured && f.N < 2 && f.Hi == f.Lo }
 
 // holds makes the check pass by its count, give or take a grain, if that is within the tolerance. What is
 // outside is for the interval to decide: it knows how a testbed differs from itself, which no prediction does.

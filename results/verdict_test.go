@@ -165,6 +165,38 @@ func TestAgainstOtherPoints(t *testing.T) {
 	}
 }
 
+// TestAgainstWithoutInterval: a difference of two figures is known to no more than the one that is known less.
+func TestAgainstWithoutInterval(t *testing.T) {
+	point := func(index, repeat int, v, half float64, n int) results.Point {
+		f := resultstest.MeasuredFig("step_rate", "A", v, half, "1/s")
+		f.N = n
+		return results.Point{Index: index, Repeat: repeat, Labels: []string{"mode=" + []string{"old", "new"}[index]}, Phases: []results.Phase{{Figures: []results.Figure{f}}}}
+	}
+	count := func(p results.Point, grain float64) results.Point {
+		p.Phases[0].Figures[0].Counted, p.Phases[0].Figures[0].Grain = true, grain
+		return p
+	}
+	for _, tt := range []struct {
+		name   string
+		points []results.Point
+		want   results.Outcome
+	}{
+		{"both have two that agree", []results.Point{point(0, 0, 20, 0, 1), point(0, 1, 20.01, 0, 1), point(1, 0, 21.5, 0, 1), point(1, 1, 21.51, 0, 1)}, results.Fail},
+		{"more, of one reference", []results.Point{point(0, 0, 20, 0, 1), point(1, 0, 21.5, 0, 1), point(1, 1, 21.51, 0, 1)}, results.Inconclusive},
+		{"less, of one reference", []results.Point{point(0, 0, 20, 0, 1), point(1, 0, 19, 0, 1), point(1, 1, 19.01, 0, 1)}, results.Inconclusive},
+		{"one, of two references", []results.Point{point(0, 0, 20, 0, 1), point(0, 1, 20.01, 0, 1), point(1, 0, 21.5, 0, 1)}, results.Inconclusive},
+		{"one of each", []results.Point{point(0, 0, 20, 0, 1), point(1, 0, 19, 0, 1)}, results.Inconclusive},
+		{"a count of a count, far off", []results.Point{count(point(0, 0, 20, 0, 1), .1), count(point(1, 0, 25, 0, 1), .1)}, results.Fail},
+		{"a count of one that comes in bursts", []results.Point{count(point(0, 0, 20, 0, 1), 4), count(point(1, 0, 25, 0, 1), .1)}, results.Inconclusive},
+		{"a count of what is none", []results.Point{point(0, 0, 20, 0, 1), count(point(1, 0, 25, 0, 1), .1)}, results.Inconclusive},
+	} {
+		e := results.Expect{Name: "e", Metric: "step_rate", Predictor: "mode=old", Against: "mode=old", Tolerance: .05, Relative: true, Statistic: "each", Bound: "at-most", Gate: true}
+		if checks, got, _ := results.Judge([]results.Expect{e}, tt.points); got != tt.want || len(checks) != 1 {
+			t.Errorf("%s: %s, want %s: %+v", tt.name, got, tt.want, checks)
+		}
+	}
+}
+
 // An expectation about some points holds the others to nothing.
 func TestSomePoints(t *testing.T) {
 	var points []results.Point
