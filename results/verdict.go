@@ -825,10 +825,11 @@ const steady = 0.005
 // off says whether a count is off by more than twice the tolerance and its grain, looseness included, on the side
 // that the bound is about: too much for the noise that the tolerance allows.
 func (c *Check) off(grain float64) bool {
-	tolerance := c.Tolerance
-	if c.Relative {
-		tolerance = max(tolerance, steady)
+	least := steady
+	if !c.Relative {
+		least *= math.Abs(c.Predicted)
 	}
+	tolerance := max(c.Tolerance, least)
 	over, under := c.Error > 2*tolerance+grain, c.Error < -2*tolerance-grain
 	switch {
 	case c.Tolerance == 0:

@@ -549,9 +549,13 @@ func TestCountsOfTightTolerances(t *testing.T) {
 		f := resultstest.MeasuredFig("link_rate", "l1", 23.4*(1+off), 1, "bit/s")
 		f.N, f.Counted = 20, true
 		p := results.Point{Phases: []results.Phase{{Figures: []results.Figure{f, resultstest.PredictedFig("link_rate", "l1", 23.4, "bit/s", "occupancy", "")}}}}
-		e := results.Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Tolerance: .0005, Relative: true, Gate: true}
-		if checks, got, _ := results.Judge([]results.Expect{e}, []results.Point{p}); got != want {
-			t.Errorf("off by %g: %s, want %s: %+v", off, got, want, checks)
+		e := results.Expect{Name: "a part", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Tolerance: .0005, Relative: true, Gate: true}
+		absolute := e
+		absolute.Name, absolute.Tolerance, absolute.Relative = "absolute", .0005*23.4, false
+		for _, e := range []results.Expect{e, absolute} {
+			if checks, got, _ := results.Judge([]results.Expect{e}, []results.Point{p}); got != want {
+				t.Errorf("off by %g, %s: %s, want %s: %+v", off, e.Name, got, want, checks)
+			}
 		}
 	}
 }
