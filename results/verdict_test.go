@@ -641,6 +641,62 @@ func TestStoodStill(t *testing.T) {
 	}
 }
 
+// TestStoodStillOnce: a repeat in which the testbed stood still excuses none that fails by the other repeats, and these decide
+// alone.
+func TestStoodStillOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		sound, stood []float64 // measured where .5 is predicted, in repeats
+		want         results.Outcome
+		repeats      int // that decide
+	}{
+		{"all off", []float64{.1, .1}, []float64{.1}, results.Fail, 2},
+		{"one is enough", []float64{.1}, []float64{.1}, results.Fail, 1},
+		{"off where it stood still", []float64{.5, .5}, []float64{.1}, results.Inconclusive, 3},
+		{"off where it did not", []float64{.1}, []float64{.5}, results.Inconclusive, 2}, // both together do not say
+		{"it stood still in all", nil, []float64{.1, .1}, results.Inconclusive, 2},
+	} {
+		for _, unlike := range []bool{false, true} {
+			var points []results.Point
+			add := func(v float64) *results.Point {
+				p := resultstest.One(v, .001, .5, 20)
+				p.Repeat = len(points)
+				points = append(points, p)
+				return &points[len(points)-1]
+			}
+			for _, v := range tt.sound {
+				add(v)
+			}
+			for _, v := range tt.stood {
+				if p := add(v); unlike {
+					p.Phases[0].Unlike = "it lost much"
+				} else {
+					p.Phases[0].Stood = "it stood still"
+				}
+			}
+			e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Statistic: "each", Tolerance: .03, Gate: true}
+			checks, got, _ := results.Judge([]results.Expect{e}, points)
+			if got != tt.want || checks[0].Repeats != tt.repeats || got == results.Fail && !strings.Contains(checks[0].Why, "left out: it ") {
+				t.Errorf("%s: %s, want %s: %+v", tt.name, got, tt.want, checks)
+			}
+		}
+	}
+	// So it is where it is the reference that stood still once.
+	var points []results.Point
+	for index, mode := range []string{"old", "new"} {
+		for repeat := range 3 {
+			p := resultstest.One(.5-.4*float64(index), .001, .5, 20)
+			p.Index, p.Repeat, p.Labels = index, repeat, []string{"mode=" + mode}
+			points = append(points, p)
+		}
+	}
+	points[1].Phases[0].Stood = "it stood still"
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "mode=old", Against: "mode=old", Statistic: "each", Tolerance: .03, Gate: true}
+	if checks, got, _ := results.Judge([]results.Expect{e}, points); got != results.Fail {
+		t.Errorf("against others: %s: %+v", got, checks)
+	}
+}
+
 // TestStoodStillElsewhere: a phase in which the testbed stood still excuses no other phase in a mean or maximum of both.
 func TestStoodStillElsewhere(t *testing.T) {
 	for _, c := range []struct {
