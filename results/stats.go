@@ -244,7 +244,11 @@ func estimate(w Window, f func(growth []float64, t float64) float64, series ...S
 	}
 	value := f(total, span)
 	fig := Figure{Value: value, Lo: value, Hi: value, N: b, Counted: true}
-	if b == 1 || math.IsNaN(value) || math.IsInf(value, 0) {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return fig, nil
+	}
+	if b == 1 { // of what comes at once nothing is known
+		fig.Grain = math.Abs(value)
 		return fig, nil
 	}
 	var grain float64

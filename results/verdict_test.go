@@ -560,6 +560,22 @@ func TestCountsOfTightTolerances(t *testing.T) {
 	}
 }
 
+// TestCountOfOneBatch: two readings say how much came between them, and nothing of how much comes at once; nothing at all is
+// nothing.
+func TestCountOfOneBatch(t *testing.T) {
+	for came, want := range map[float64]results.Outcome{3: results.Inconclusive, 4: results.Inconclusive, 0: results.Fail} {
+		f, err := results.Rate(results.Window{Start: 0, End: 3}, results.Series{T: []float64{.5, 2}, V: []float64{0, came}})
+		if err != nil || f.N != 1 || f.Grain != f.Value {
+			t.Errorf("%g: %+v, %v", came, f, err)
+		}
+		f.Metric, f.Of, f.Kind, f.Unit = "goodput", "A", results.Measured, "bit/s"
+		e := results.Expect{Name: "e", Metric: "goodput", Predictor: "value", Value: 2.5, Statistic: "each", Tolerance: .03, Relative: true, Gate: true}
+		if checks, got, _ := results.Judge([]results.Expect{e}, []results.Point{{Phases: []results.Phase{{Figures: []results.Figure{f}}}}}); got != want {
+			t.Errorf("%g: %s, want %s: %+v", came, got, want, checks)
+		}
+	}
+}
+
 // A point that was interrupted, or that failed, is not one that the testbed limited: what to do about it is something else.
 func TestCutOff(t *testing.T) {
 	cut := resultstest.One(0.5, 0.01, 0.5, 20)
