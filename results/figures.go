@@ -58,19 +58,26 @@ func (rec *Record) figureRows() (out []figureRow) {
 			}
 			for _, k := range order {
 				all := rows[k]
-				for _, c := range checks[k] { // what no model predicts: a value, or other points
-					if !slices.ContainsFunc(all, func(r figureRow) bool { return r.predictor == c.Predictor }) && c.Repeats > 0 {
-						all = append(all, figureRow{unit: c.Unit, predictor: c.Predictor, predicted: c.Predicted})
+				for _, c := range checks[k] {
+					r := figureRow{unit: c.Unit, predictor: c.Predictor, predicted: c.Predicted} // by no model: a value, or other points
+					i := slices.IndexFunc(rows[k], func(r figureRow) bool { return r.predictor == c.Predictor })
+					switch {
+					case i >= 0 && all[i].check == nil:
+						all[i].check = c
+						continue
+					case i >= 0: // by another tolerance
+						r = rows[k][i]
+					case c.Repeats == 0:
+						continue
 					}
+					r.check = c
+					all = append(all, r)
 				}
 				if len(all) == 0 {
 					all = []figureRow{{unit: observed[k].Unit}}
 				}
 				for _, r := range all {
 					r.point, r.phase, r.metric, r.of, r.observed = p, phase, k.metric, k.of, observed[k]
-					if i := slices.IndexFunc(checks[k], func(c *Check) bool { return c.Predictor == r.predictor }); i >= 0 {
-						r.check = checks[k][i]
-					}
 					out = append(out, r)
 				}
 			}
@@ -94,7 +101,7 @@ func CSVRow(row []string) []string {
 }
 
 // WriteCSV writes every figure of every repeat: a row for each figure and each thing that it is
-// held against, in base units. Swept keys are columns, whose names are those of the experiment.
+// held against, and by each expectation of that, in base units. Swept keys are columns, whose names are those of the experiment.
 // The columns error and verdict are those of the check of the row's cell, in which repeats are
 // combined; without a check, error is measured - predicted and verdict is empty. Cells that are
 // not known are empty.
