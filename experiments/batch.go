@@ -369,6 +369,9 @@ func (r *run) takeOver(dir string, w *cellWork) error {
 	if r.opt.Resume == "" {
 		return nil
 	}
+	if results.Running(r.opt.Resume) {
+		return fmt.Errorf("%w: %s is a run that still goes on, and its points are its own", spec.ErrInput, r.opt.Resume)
+	}
 	from := filepath.Join(r.opt.Resume, cellsDir)
 	old, err := readWork(from)
 	if errors.Is(err, fs.ErrNotExist) {

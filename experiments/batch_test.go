@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -74,6 +75,32 @@ func TestInquiry(t *testing.T) {
 
 // errKilled is how a run ends that cannot do anything about it.
 var errKilled = errors.New("killed")
+
+// TestTakeOverOfRunning: a run that goes on keeps its points.
+func TestTakeOverOfRunning(t *testing.T) {
+	dir, err := results.Create(t.TempDir(), &results.Record{Name: "sweep"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, w := filepath.Join(dir.Path, cellsDir), &cellWork{Points: 1, Repeats: 1}
+	if err := errors.Join(os.MkdirAll(from, 0o755), w.save(from), os.WriteFile(cellPath(from, 0), []byte("it"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	r, to := &run{opt: RunOptions{Resume: dir.Path}}, t.TempDir()
+	for _, running := range []bool{true, false} {
+		if err := r.takeOver(to, w); running != errors.Is(err, spec.ErrInput) || !running && err != nil {
+			t.Errorf("running %t: %v", running, err)
+		}
+		for _, name := range []string{filepath.Join(from, cellsWork), cellPath(from, 0)} {
+			if _, err := os.Stat(name); (err == nil) != running {
+				t.Errorf("running %t: %s: %v", running, name, err)
+			}
+		}
+		if err := dir.Close(); running && err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // What a run has taken over can be taken over from it, also if it ended while it read that; and from where it was there is
 // nothing to take over.
