@@ -240,7 +240,7 @@ func until(s *spec.Spec, o RunOptions) (*results.Repeating, error) {
 	return &results.Repeating{Metric: s.Summary[0], Precision: float64(m.Precision), Least: m.Fewest(), Most: m.UpTo()}, nil
 }
 
-// notApplicable is why an expectation has no subject: all that it could be about are
+// notApplicable is why an expectation has no subject: all that it could be about, at its points, are
 // jobs without traffic. "" if it has one, or none of those either.
 func notApplicable(e results.Expect, points []study.Planned) string {
 	m := spec.JobMetrics[e.Metric]
@@ -252,6 +252,9 @@ func notApplicable(e results.Expect, points []study.Planned) string {
 	}
 	var local []string
 	for _, p := range points {
+		if !p.Has(e.Points) {
+			continue
+		}
 		l, compared := spec.NewLab(p.Spec.Inventory()), 0
 		for i := range p.Plan.Jobs {
 			j := &p.Plan.Jobs[i]
