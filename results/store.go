@@ -833,8 +833,10 @@ func (r *Record) contradiction() error {
 	}
 	judged := map[string]bool{}
 	for _, c := range r.Checks {
-		judged[c.Expect] = true
-		e := asked[c.Expect]
+		var e *Expect
+		if c.Predictor != Evidence { // findings have names of their own
+			judged[c.Expect], e = true, asked[c.Expect]
+		}
 		switch {
 		case e != nil && e.Gate && !c.Gate:
 			return fmt.Errorf("%w: %q decides nothing, and what is expected does", ErrContradicts, c.Title())

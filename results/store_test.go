@@ -772,6 +772,13 @@ func TestContradiction(t *testing.T) {
 		{"passes with another measurement than its phase's", share(func(c *results.Check) { c.Measured, c.Error = .38, 0 }), false},
 		{"passes with another prediction than its phase's", share(func(c *results.Check) { c.Predicted, c.Error = .4, 0 }), false},
 		{"passes without what was expected", share(func(c *results.Check) { c.Expect = "rate" }), false},
+		{"has a finding of the name of what was expected", with(func(r *results.Record) {
+			r.Checks = append(r.Checks, results.Check{Expect: "share", Predictor: results.Evidence, Metric: results.Evidence, Bound: "within", Gate: true, Implied: true, Outcome: results.Pass})
+		}), true},
+		{"has a finding of the name of what was expected alone", with(func(r *results.Record) {
+			r.Expect = append(r.Expect, results.Expect{Name: "sums", Gate: true})
+			r.Checks = append(r.Checks, results.Check{Expect: "sums", Predictor: results.Evidence, Metric: results.Evidence, Bound: "within", Gate: true, Implied: true, Outcome: results.Pass})
+		}), false},
 		{"was given a fault and says so", faulty, true},
 		{"was given a fault and does not say so", fault, false},
 		{"ended with an error", with(func(r *results.Record) { r.ExitCode = 7 }), false},
