@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -125,13 +126,39 @@ func loadPlan(t *testing.T, path string) (*SavedPlan, error) {
 	return ParsePlan(path, text)
 }
 
-// TestInterruptedAtTheEnd: a run that is interrupted when all is measured says in its record what its program exits with.
-func TestInterruptedAtTheEnd(t *testing.T) {
-	for _, stage := range []string{"measure", "tear down"} {
-		cause := errors.New("interrupted")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		rec, _, err := Run(ctx, pairOn(t, "50us", `
+// soon is a context that is interrupted as soon as it has been asked whether it is, from a time on.
+type soon struct {
+	context.Context
+	began bool
+	asked int
+}
+
+func (s *soon) Value(any) any { return nil } // so that causes are what Err says
+
+func (s *soon) Err() error {
+	if !s.began {
+		return nil
+	}
+	if s.asked++; s.asked == 1 {
+		return nil
+	}
+	return context.Canceled
+}
+
+// TestInterruptedWhileJudged: a run that is interrupted while it is judged passes or ends with an error, and does not do both.
+func TestInterruptedWhileJudged(t *testing.T) {
+	ctx := &soon{Context: t.Context()}
+	rec, _, err := Run(ctx, alone(t), RunOptions{Driver: "sim", Root: t.TempDir(), Repeats: 1, ExitCode: func(error) int { return 130 }, Progress: func(s Status) {
+		ctx.began = ctx.began || s.Stage == "report"
+	}})
+	if err != nil || ctx.asked == 0 || rec.Outcome != results.Pass || rec.ExitCode != 0 {
+		t.Errorf("asked %d times: %s, exit code %d, %v", ctx.asked, rec.Outcome, rec.ExitCode, err)
+	}
+}
+
+// alone is an experiment with one job.
+func alone(t *testing.T) *spec.Spec {
+	return pairOn(t, "50us", `
 inventory = "pair.toml"
 [[job]]
 name = "A"
@@ -141,7 +168,16 @@ ps = "h3"
 metric = "goodput"
 tolerance = "5%%"
 reason = "it is alone"
-`), RunOptions{Driver: "sim", Root: t.TempDir(), Repeats: 1, ExitCode: func(error) int { return 130 }, Progress: func(s Status) {
+`)
+}
+
+// TestInterruptedAtTheEnd: a run that is interrupted when all is measured says in its record what its program exits with.
+func TestInterruptedAtTheEnd(t *testing.T) {
+	for _, stage := range []string{"measure", "tear down"} {
+		cause := errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		rec, _, err := Run(ctx, alone(t), RunOptions{Driver: "sim", Root: t.TempDir(), Repeats: 1, ExitCode: func(error) int { return 130 }, Progress: func(s Status) {
 			if s.Stage == stage {
 				cancel(cause)
 			}

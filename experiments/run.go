@@ -96,10 +96,11 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 	}
 	r.rec.Finished = time.Now().UTC()
 	r.Timing("total", began)
-	r.judge(ctx, runErr)
+	cause := context.Cause(ctx) // asked once: it may be interrupted when all is measured, and outcome and exit code are of one run
+	r.judge(cause, runErr)
 	r.rec.Idle()
 	r.rec.ExitCode = results.ExitCode(r.rec.Outcome)
-	if err := cmp.Or(runErr, context.Cause(ctx)); err != nil && o.ExitCode != nil { // it may be interrupted when all is measured
+	if err := cmp.Or(runErr, cause); err != nil && o.ExitCode != nil {
 		r.rec.ExitCode = o.ExitCode(err)
 	}
 	r.rec.Failure = failure(runErr, s.Inventory())
@@ -507,8 +508,8 @@ func (r *run) virtualClock() float64 {
 	return math.Ceil(end)
 }
 
-// judge decides the run's outcome.
-func (r *run) judge(ctx context.Context, runErr error) {
+// judge decides the run's outcome. Cause is what interrupted it; nil: nothing did.
+func (r *run) judge(cause, runErr error) {
 	checks, outcome, reasons := results.Judge(r.rec.Expect, r.rec.Points, r.rec.Incomplete()...)
 	r.rec.Checks, r.rec.Outcome, r.rec.Reasons = checks, outcome, nil
 	add := func(reason string) {
@@ -516,13 +517,12 @@ func (r *run) judge(ctx context.Context, runErr error) {
 			r.rec.Reasons = append(r.rec.Reasons, reason)
 		}
 	}
-	if err := context.Cause(ctx); err != nil { // everything else came of it
+	if cause != nil { // everything else came of it
 		r.rec.Outcome = results.ErrorOutcome
-		add(err.Error())
+		add(cause.Error())
 	}
 	if runErr != nil {
 		r.rec.Outcome = results.ErrorOutcome
-		cause := context.Cause(ctx)
 		for line := range strings.Lines(runErr.Error()) {
 			line = strings.TrimSpace(line)
 			if cause == nil || !strings.Contains(line, cause.Error()) && !strings.HasSuffix(line, context.Canceled.Error()) {

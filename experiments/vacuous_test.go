@@ -67,7 +67,7 @@ func TestNothingHeld(t *testing.T) {
 			r.points[i].Labels = p.Labels
 			r.add(i, 0, &p, nil)
 		}
-		r.judge(t.Context(), nil)
+		r.judge(nil, nil)
 		said := slices.ContainsFunc(r.rec.Reasons, func(s string) bool { return strings.Contains(s, c.says) })
 		if r.rec.Outcome != c.want || c.want != results.Pass && !said {
 			t.Errorf("%s: %s %q, want %s that says %q", c.name, r.rec.Outcome, r.rec.Reasons, c.want, c.says)
