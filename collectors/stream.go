@@ -62,23 +62,13 @@ func (s *stream) live(ctx context.Context) error {
 
 func (s *stream) start(ctx context.Context) error {
 	s.tried, s.ended, s.odd, s.fresh = time.Now(), nil, nil, time.Time{}
-	// The program outlives this reading; its start does not.
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	started := context.AfterFunc(ctx, end)
-	p, err := s.client.Start(life, s.argv(), nil)
-	if !started() && err == nil {
-		err = errors.Join(context.Cause(ctx), p.Close())
-	}
+	p, err := hosts.Outlive(ctx, func(ctx context.Context) (*hosts.Process, error) { return s.client.Start(ctx, s.argv(), nil) })
 	if err != nil {
-		end()
 		s.ended = err
 		return err
 	}
 	s.process = p
-	s.reading.Go(func() {
-		defer end()
-		s.read(p)
-	})
+	s.reading.Go(func() { s.read(p) })
 	return nil
 }
 

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -40,17 +39,13 @@ func (tb *Testbed) launch(ctx context.Context, host, name, verb string, config a
 	if err != nil {
 		return nil, blame.Host(host, err)
 	}
-	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	started := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
-	p, err := supervise.Start(life, client, tb.agentPath[host], supervise.Config{
-		Run: tb.opt.Run, Name: name, Argv: []string{"", verb, name},
-		Stdin: string(line) + "\n", Relay: true, Lease: tb.opt.Patience.Seconds(), Fence: tb.fence(host),
+	p, err := hosts.Outlive(ctx, func(ctx context.Context) (*hosts.Process, error) {
+		return supervise.Start(ctx, client, tb.agentPath[host], supervise.Config{
+			Run: tb.opt.Run, Name: name, Argv: []string{"", verb, name},
+			Stdin: string(line) + "\n", Relay: true, Lease: tb.opt.Patience.Seconds(), Fence: tb.fence(host),
+		})
 	})
-	if !started() && err == nil { // ctx ended at the last moment
-		err = errors.Join(context.Cause(ctx), p.Close())
-	}
 	if err != nil {
-		end(nil)
 		return nil, err
 	}
 	if watch != nil {
