@@ -14,6 +14,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/stall"
@@ -120,6 +121,20 @@ type Workload struct {
 	// Trip is how long a packet and its answer were measured to take, where no topology says it: hosts of a lab take longer
 	// than its cables. What is late by a part of it makes a window carry that part less. 0: as Beat has it.
 	Trip time.Duration
+}
+
+// Reduces is what the job reduces in an iteration, a layer after the other; none of a stream. A ring has a message even
+// where none is asked for.
+func (w *Workload) Reduces() []Layer {
+	switch {
+	case len(w.Layers) > 0:
+		return w.Layers
+	case w.Message > 0:
+		return []Layer{{Bytes: w.Message}}
+	case w.Job.Collective == placement.Ring:
+		return []Layer{{Bytes: collectives.RingMessage}}
+	}
+	return nil
 }
 
 // Layer is one gradient tensor of a model profile.

@@ -17,7 +17,6 @@ import (
 	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
@@ -628,17 +627,10 @@ func (d *deployment) Summary(job string) (results.JobSummary, error) {
 
 // message is how many bytes of gradients the job reduces in an iteration; 0 of a stream.
 func (j *runningJob) message() (bytes int64) {
-	switch w := &j.work; {
-	case len(w.Layers) > 0:
-		for _, l := range w.Layers {
-			bytes += l.Bytes
-		}
-		return bytes
-	case w.Message == 0 && j.plan.Collective == placement.Ring:
-		return collectives.RingMessage
-	default:
-		return w.Message
+	for _, l := range j.work.Reduces() {
+		bytes += l.Bytes
 	}
+	return bytes
 }
 
 // onSample keeps an agent's report, its time put on the run's clock.

@@ -239,7 +239,8 @@ func TestCutOff(t *testing.T) {
 		{placement.Ring, testbed.Workload{}, 4 << 20},
 		{placement.INA, testbed.Workload{}, 0},
 	} {
-		j := &runningJob{plan: placement.JobPlan{Name: "A", Collective: tt.collective, Workers: make([]placement.Worker, 2)}, work: tt.work}
+		tt.work.Job = placement.JobPlan{Name: "A", Collective: tt.collective, Workers: make([]placement.Worker, 2)}
+		j := &runningJob{plan: tt.work.Job, work: tt.work}
 		for i, s := range []agent.Stats{
 			{Iterations: 3, CommSum: 24, Goodput: int64(3.9 * tt.want)}, {Iterations: 2, CommSum: 15, Goodput: int64(3.9 * tt.want)},
 		} {

@@ -10,7 +10,6 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -68,18 +67,10 @@ func conditions(setup testbed.Setup, base Baseline, active []string) placement.C
 	return c
 }
 
-// layers are what a job reduces in an iteration; none of a stream. A ring has a message even
-// where none is asked for.
+// layers are what a job reduces in an iteration; none of a stream.
 func layers(w testbed.Workload) (out []placement.Layer) {
-	for _, l := range w.Layers {
+	for _, l := range w.Reduces() {
 		out = append(out, placement.Layer{Bytes: float64(l.Bytes), Compute: l.Compute.Seconds()})
-	}
-	switch {
-	case len(out) > 0:
-	case w.Message > 0:
-		out = []placement.Layer{{Bytes: float64(w.Message)}}
-	case w.Job.Collective == placement.Ring:
-		out = []placement.Layer{{Bytes: collectives.RingMessage}}
 	}
 	return out
 }
