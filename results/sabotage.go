@@ -15,6 +15,9 @@ type Sabotage struct {
 	Acted int64  `json:"acted"` // how often, in all points
 }
 
+// Order is what asked for it: "stop=A/0".
+func (s *Sabotage) Order() string { return s.Fault + "=" + s.Part }
+
 // String says what is broken, where and from when.
 func (s *Sabotage) String() string {
 	if s.Acted == 0 {

@@ -59,7 +59,7 @@ func SettingOf(rec *results.Record) Setting {
 	}
 	s.Kernel, s.Machine = distinct(kernels), distinct(machines)
 	if b := rec.Sabotage; b != nil {
-		s.Sabotage = b.Fault + "=" + b.Part
+		s.Sabotage = b.Order()
 	}
 	return s
 }

@@ -445,11 +445,7 @@ func rerunOf(rec *results.Record) string {
 	}
 	parts = append(parts, "--set", "name="+rec.Name)
 	if b := rec.Sabotage; b != nil {
-		fault := b.Fault
-		if b.Part != "" {
-			fault += "=" + b.Part
-		}
-		parts = append(parts, "--sabotage", fault)
+		parts = append(parts, "--sabotage", b.Order())
 	}
 	if rec.Inventory.Text != "" && rec.Inventory.Path != "fat_tree" { // which the experiment describes itself
 		parts = append(parts, "--set", "inventory="+results.InventoryFile)
