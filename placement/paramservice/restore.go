@@ -188,12 +188,7 @@ func (c *Cluster) adopt(j Job, at []int, pinned bool) {
 		if id == None {
 			continue
 		}
-		i := c.index(id)
-		if i < 0 {
-			c.grow(id, &Change{})
-			i = c.index(id)
-		}
-		a := c.aggs[i]
+		a := c.aggs[c.index(id)] // of the group's, which home has brought
 		a.add(p, task, max(a.cycle, j.Iteration))
 	}
 }

@@ -461,11 +461,12 @@ func (p *parser) job(row []string) Job {
 	j.Duration = p.duration(row)
 	j.GPUs = p.gpus(row)
 	j.Value = p.value(row)
-	if !p.badRow && p.format.ID != "" {
-		p.seen[j.ID] = p.line
+	if p.badRow {
+		return j
 	}
-	if !p.badRow {
-		p.dates = p.dated
+	p.dates = p.dated
+	if p.format.ID != "" {
+		p.seen[j.ID] = p.line
 	}
 	return j
 }
