@@ -10,11 +10,10 @@ import (
 	"github.com/inabench/inabench/results"
 )
 
-// TestReallocated: the simulator gives jobs whose memory is divided anew what is predicted for their windows, pacing included: a
-// window of a few packets is held back by the places that paced workers have in a block.
-func TestReallocated(t *testing.T) {
-	for _, aggregators := range []int{16, 24, 96} {
-		rec := simulated(t, pairOn(t, "1us", `
+// reallocated is a simulation of two jobs whose memory is divided anew again and again; more is what one says of the first.
+func reallocated(t *testing.T, aggregators int, more, warmup, duration string) *results.Record {
+	t.Helper()
+	return simulated(t, pairOn(t, "1us", `
 inventory = "pair.toml"
 [switch]
 mode = "synchronous"
@@ -25,19 +24,27 @@ name = "A"
 hosts = ["h1", "h2", "h3"]
 rate = "30Gbit/s"
 window = 40
+%s
 [[job]]
 name = "B"
 hosts = ["h2", "h3"]
 rate = "11Gbit/s"
 window = 40
 [measure]
-warmup = "2s"
-duration = "5s"
+warmup = %q
+duration = %q
 [[expect]]
 metric = "goodput"
 tolerance = "1%%"
 reason = "windows are what memory allows"
-`, aggregators))
+`, aggregators, more, warmup, duration))
+}
+
+// TestReallocated: the simulator gives jobs whose memory is divided anew what is predicted for their windows, pacing included: a
+// window of a few packets is held back by the places that paced workers have in a block.
+func TestReallocated(t *testing.T) {
+	for _, aggregators := range []int{16, 24, 96} {
+		rec := reallocated(t, aggregators, "", "2s", "5s")
 		if rec.Outcome != results.Pass {
 			t.Errorf("%d aggregators: %s: %q", aggregators, rec.Outcome, rec.Reasons)
 		}
@@ -47,31 +54,7 @@ reason = "windows are what memory allows"
 // TestReallocatedAlone: a job has all memory that is divided anew while those before it in the file are not there, and is predicted to.
 func TestReallocatedAlone(t *testing.T) {
 	for _, aggregators := range []int{16, 96} {
-		rec := simulated(t, pairOn(t, "1us", `
-inventory = "pair.toml"
-[switch]
-mode = "synchronous"
-aggregators = %d
-reallocate = "500ms"
-[[job]]
-name = "A"
-hosts = ["h1", "h2", "h3"]
-rate = "30Gbit/s"
-window = 40
-start = "4s"
-[[job]]
-name = "B"
-hosts = ["h2", "h3"]
-rate = "11Gbit/s"
-window = 40
-[measure]
-warmup = "1s"
-duration = "3s"
-[[expect]]
-metric = "goodput"
-tolerance = "1%%"
-reason = "windows are what memory allows"
-`, aggregators))
+		rec := reallocated(t, aggregators, `start = "4s"`, "1s", "3s")
 		if rec.Outcome != results.Pass {
 			t.Errorf("%d aggregators: %s: %q", aggregators, rec.Outcome, rec.Reasons)
 		}
