@@ -47,7 +47,7 @@ func splitUnit(what, s string, units []unit, example string) (number string, u u
 	case strings.Trim(number, ".") == "" || strings.Count(number, ".") > 1 || number[0] == '.' || number[n-1] == '.':
 		return "", u, tomlfile.WithHint(hint, "%q is not a %s", s, what)
 	case name == "":
-		return "", u, tomlfile.WithHint(`write "`+number+units[1].name+`" or another unit`, "%q lacks a unit", s)
+		return "", u, tomlfile.WithHint(`write "`+number+strings.TrimLeft(example, "0123456789")+`" or another unit`, "%q lacks a unit", s)
 	}
 	for _, u := range units {
 		if u.name == name {

@@ -74,6 +74,7 @@ func TestParseUnits(t *testing.T) {
 		{rate, "1e3bit/s", `"1e3bit/s" has the unknown unit "e3bit/s"`, `did you mean "Tbit/s"?`},
 		{rate, "1.2.3bit/s", `"1.2.3bit/s" is not a rate`, `write it like "25Gbit/s"`},
 		{rate, "", `"" is not a rate`, `write it like "25Gbit/s"`},
+		{size, "64", `"64" lacks a unit`, `write "64KiB" or another unit`},
 		{size, "1.5B", `"1.5B" is not a whole number of bytes`, ""},
 		{size, "9223372036854775808B", `"9223372036854775808B" is out of range`, ""},
 		{dur, "5", `"5" lacks a unit`, `write "5s", "5ms" or "5us"`},
