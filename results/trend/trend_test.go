@@ -143,6 +143,12 @@ func TestJudge(t *testing.T) {
 		}
 		return append(h, more...)
 	}
+	half := func(n int) (h []Night) {
+		for i := range n {
+			h = append(h, Night{50 + float64(i%2)/10, 50, 50})
+		}
+		return h
+	}
 	for _, c := range []struct {
 		name   string
 		nights []Night
@@ -157,12 +163,11 @@ func TestJudge(t *testing.T) {
 		{"little, though it stands out", steady(Night{100.8, 100.8, 100.8}), Same, 12},
 		{"a change is one until it has lasted", steady(Night{50, 50, 50.1}, Night{50, 50, 49.9}), Lower, 12},
 		{"an outlier is none of it", steady(Night{50, 50, 50.1}, Night{100, 100.1, 99.9}), Same, 13},
-		{"what has lasted is what things are", append(steady(), func() (h []Night) {
-			for i := range 10 {
-				h = append(h, Night{50 + float64(i%2)/10, 50, 50})
-			}
-			return h
-		}()...), Same, 21},
+		{"it is one in all nights that it takes to last", steady(half(8)...), Lower, 12},
+		{"what has lasted is what things are", steady(half(10)...), Same, 21},
+		{"what has lasted is what things are in the night that follows", steady(half(9)...), Same, 20},
+		{"another change when one has lasted", steady(append(half(8), Night{25, 25, 25})...), Lower, 20},
+		{"what has lasted ends when it has", steady(append(half(8), Night{100, 100.1, 99.9})...), Higher, 20},
 		{"zero, ever", []Night{{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}}, Same, 8},
 		{"errors where there were none", []Night{{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {3}}, Higher, 8},
 		{"negative", []Night{{-10}, {-10.1}, {-9.9}, {-10}, {-10.1}, {-9.9}, {-10}, {-10.1}, {-12}}, Lower, 8},
