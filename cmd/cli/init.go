@@ -383,6 +383,9 @@ func hostsOfSSHConfig(file string) (out []string, err error) {
 			continue
 		}
 		for _, w := range words[1:] {
+			if w[0] == '#' { // a comment, up to the end of the line
+				break
+			}
 			if plainName.MatchString(w) && !seen[w] {
 				seen[w], out = true, append(out, w)
 			}
