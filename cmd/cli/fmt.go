@@ -33,7 +33,8 @@ func fmtCommand() *cli.Command {
 			for _, path := range c.Args().Slice() {
 				src, err := read(c, path)
 				if err != nil {
-					return err
+					others = append(others, err)
+					continue
 				}
 				text, err := tomlfile.Format(src.name, src.text)
 				var p tomlfile.Problems
@@ -56,7 +57,7 @@ func fmtCommand() *cli.Command {
 				fmt.Fprintln(c.App.Writer, src.name)
 				if !c.Bool("check") {
 					if err := rewrite(path, text); err != nil {
-						return err
+						others = append(others, err)
 					}
 				}
 			}
