@@ -198,7 +198,11 @@ func planCommand() *cli.Command {
 				if err := plan.Save(out); err != nil {
 					return outputError{err}
 				}
-				fmt.Fprintf(c.App.ErrWriter, "inabench: plan saved: %s\n", human.ShellLine("inabench", "run", out))
+				words := []string{"inabench", "run"}
+				if driver := driverOf(c, spec); driver != cmp.Or(spec.On, defaultDriver) { // which a plan does not keep
+					words = append(words, "--on", driver)
+				}
+				fmt.Fprintf(c.App.ErrWriter, "inabench: plan saved: %s\n", human.ShellLine(append(words, out)...))
 				return nil
 			}
 		},
