@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -304,14 +305,29 @@ func insideMounts() (dir string, err error) {
 // program, what it was told to work on, or where it was started. A directory of
 // our own would be left behind after a crash.
 func tmpfsPlace() (string, error) {
-	used := append([]string{os.Getenv("HOME"), os.Getenv("TMPDIR")}, os.Args...)
+	used := []string{"runs"} // where runs are if nobody says where
+	for _, name := range []string{"HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "INABENCH_RUNS", "INABENCH_INVENTORY"} {
+		used = append(used, os.Getenv(name))
+	}
+	for _, arg := range os.Args {
+		_, value, _ := strings.Cut(arg, "=")
+		used = append(used, arg, value)
+	}
 	if exe, err := os.Readlink("/proc/self/exe"); err == nil {
 		used = append(used, exe)
 	}
 	if wd, err := os.Getwd(); err == nil {
 		used = append(used, wd)
 	}
-	places := []string{"/dev/shm", "/mnt", "/media", "/srv", "/run/lock"}
+	return freePlace([]string{"/dev/shm", "/mnt", "/media", "/srv", "/run/lock"}, used)
+}
+
+// freePlace is the first of some directories that is, or holds, nothing that is used, nor anything that a link among that leads
+// to.
+func freePlace(places, used []string) (string, error) {
+	for _, u := range slices.Clone(used) {
+		used = append(used, resolved(u))
+	}
 place:
 	for _, p := range places {
 		if info, err := os.Lstat(p); err != nil || !info.IsDir() {
@@ -325,4 +341,18 @@ place:
 		return p, nil
 	}
 	return "", fmt.Errorf("none of %s is free for a private tmpfs: %w", strings.Join(places, ", "), unix.ENOENT)
+}
+
+// resolved is where the links of a path lead, of which the end need not be there yet.
+func resolved(path string) string {
+	for rest := ""; ; {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Join(real, rest)
+		}
+		dir := filepath.Dir(path)
+		if dir == path {
+			return filepath.Join(path, rest)
+		}
+		path, rest = dir, filepath.Join(filepath.Base(path), rest)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -46,6 +47,47 @@ func expectLine(t *testing.T, r *bufio.Reader, want string) {
 	t.Helper()
 	if line, err := r.ReadString('\n'); err != nil || line != want+"\n" {
 		t.Fatalf("the emulation said %q (%v), want %q", line, err, want)
+	}
+}
+
+// TestFreePlace: a tmpfs is mounted over nothing that is used, however it is named.
+func TestFreePlace(t *testing.T) {
+	dir := resolved(t.TempDir())
+	first, second, link := filepath.Join(dir, "first"), filepath.Join(dir, "second"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(first, 0o777), os.Mkdir(second, 0o777), os.Symlink(first, link)); err != nil {
+		t.Fatal(err)
+	}
+	for used, want := range map[string]string{
+		"":                       first,
+		"exp.toml":               first,
+		first + "s":              first,
+		first:                    second,
+		first + "/":              second,
+		first + "/runs":          second,
+		"sh " + first + "/my.sh": second,
+		"--runs=" + first + "/x": second,
+		link:                     second,
+		link + "/":               second,
+		link + "/runs/new":       second,
+		second:                   first,
+	} {
+		if got, err := freePlace([]string{filepath.Join(dir, "none"), link, first, second}, []string{"", used}); got != want || err != nil {
+			t.Errorf("where %q is used: %s, %v; want %s", used, got, err, want)
+		}
+	}
+	if got, err := freePlace([]string{first}, []string{link}); err == nil {
+		t.Errorf("%s, which is used", got)
+	}
+	t.Setenv("INABENCH_RUNS", "/dev/shm/runs")
+	if got, err := tmpfsPlace(); got == "/dev/shm" {
+		t.Errorf("%s, where the runs are: %v", got, err)
+	}
+	args := os.Args
+	defer func() { os.Args = args }()
+	t.Setenv("INABENCH_RUNS", "")
+	os.Args = []string{"inabench", "run", "--runs=/dev/shm"}
+	if got, err := tmpfsPlace(); got == "/dev/shm" {
+		t.Errorf("%s, where the runs are: %v", got, err)
 	}
 }
 
