@@ -26,7 +26,7 @@ func reproduceCommand() *cli.Command {
 		ArgsUsage: "[PAPER...]",
 		Flags: []cli.Flag{
 			rootFlag(), outputFlag("text", "json", "md"),
-			&cli.BoolFlag{Name: "quick", Usage: "first run the small version of each experiment without a run"},
+			&cli.BoolFlag{Name: "quick", Usage: "first run the small version of each experiment without a complete run"},
 			&cli.BoolFlag{Name: "full", Usage: "first run each experiment without a full run"},
 			&cli.StringFlag{Name: "experiments", Value: "experiments", Usage: "`DIR` with the experiments that ship with inabench"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
@@ -97,7 +97,7 @@ type judgedPaper struct {
 }
 
 // newestRuns are the newest finished runs by their experiment's file: of several the newest that has all of the experiment's
-// points, else the newest.
+// points, else the newest that was not cut off, else the newest.
 func newestRuns(root string) (map[string]*results.Record, error) {
 	all, err := results.List(root)
 	if err != nil {
@@ -109,23 +109,42 @@ func newestRuns(root string) (map[string]*results.Record, error) {
 			continue
 		}
 		name := filepath.Base(e.Record.Experiment.Path)
-		if old := out[name]; old == nil || small(old) && !small(e.Record) {
+		if old := out[name]; old == nil || extentOf(e.Record) > extentOf(old) {
 			out[name] = e.Record
 		}
 	}
 	return out, nil
 }
 
-// small says whether a run was of less than the experiment's file says.
-func small(rec *results.Record) bool { return len(rec.Overrides) > 0 }
+// extent is how much a run was of.
+type extent int
 
-// runMissing runs the experiments that show claims of the papers and have not been run.
+const (
+	cut   extent = iota // less than it set out to measure: it was interrupted, or broke
+	small               // less than the experiment's file says
+	full
+)
+
+func extentOf(rec *results.Record) extent {
+	switch {
+	case len(rec.Points) < rec.Planned, slices.ContainsFunc(rec.Points, func(p results.Point) bool { return p.Error != "" }):
+		return cut
+	case len(rec.Overrides) > 0:
+		return small
+	}
+	return full
+}
+
+// runMissing runs the experiments that show claims of the papers and have not been run, or not to the end.
 func runMissing(c *cli.Context, papers []*claims.Paper, shown map[string]*results.Record) error {
-	dir, full := c.String("experiments"), c.Bool("full")
+	dir, least := c.String("experiments"), small
+	if c.Bool("full") {
+		least = full
+	}
 	var missing []string
 	for _, p := range papers {
 		for _, name := range p.Experiments() {
-			if rec := shown[name]; !slices.Contains(missing, name) && (rec == nil || full && small(rec)) {
+			if rec := shown[name]; !slices.Contains(missing, name) && (rec == nil || extentOf(rec) < least) {
 				missing = append(missing, name)
 			}
 		}
@@ -134,7 +153,7 @@ func runMissing(c *cli.Context, papers []*claims.Paper, shown map[string]*result
 		return nil
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "version = 1\nname = \"reproduce\"\nquick = %t\n[retry]\ninconclusive = 2\ntestbed = 1\n", !full)
+	fmt.Fprintf(&text, "version = 1\nname = \"reproduce\"\nquick = %t\n[retry]\ninconclusive = 2\ntestbed = 1\n", !c.Bool("full"))
 	for _, name := range missing {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return inputError{err, "inabench is built from a repository that has them; --experiments names the folder"}
