@@ -100,15 +100,25 @@ func fidelityAction(c *cli.Context) error {
 		return usagef("name an experiment to run it", "fidelity: options of a run, but only stored runs are named")
 	}
 	var recs []*results.Record
+	var running []string
 	dirs := map[string]*results.Dir{}
 	for _, ref := range refs {
 		dir, rec, err := openRun(c, ref)
 		if err != nil {
 			return err
 		}
+		switch {
+		case rec.Complete():
+		case results.Running(dir.Path):
+			running = append(running, rec.ID)
+		default: // it may have ended since it was read
+			if rec, err = results.ReadRecord(dir.Path); err != nil {
+				return err
+			}
+		}
 		recs, dirs[rec.ID] = append(recs, rec), dir
 	}
-	report, err := fidelity.Compare(recs, fidelity.Options{Anyway: c.Bool("anyway")})
+	report, err := fidelity.Compare(recs, fidelity.Options{Anyway: c.Bool("anyway"), Running: running})
 	if errors.Is(err, fidelity.ErrDiffer) {
 		return inputError{err, "runs of one experiment on one inventory can be compared; --anyway compares what is in both"}
 	}
@@ -123,11 +133,14 @@ func fidelityAction(c *cli.Context) error {
 		}
 	}
 	if !c.Bool("no-record") {
-		i := slices.IndexFunc(recs, func(r *results.Record) bool { return r.ID == report.Runs[0].ID })
-		if err := keepFidelity(dirs[recs[i].ID], recs[i], report); err != nil {
+		dir := dirs[report.Runs[0].ID]
+		rec, err := keepFidelity(dir, report, slices.Contains(running, report.Runs[0].ID))
+		if err != nil {
 			fmt.Fprintf(c.App.ErrWriter, "inabench: not kept with the run: %v\n", err)
 		}
-		retell(c, recs[i], dirs[recs[i].ID])
+		if rec != nil {
+			retell(c, rec, dir)
+		}
 	}
 	err = put(c, report, report.Write)
 	if err == nil && len(report.Models) == 0 {
@@ -145,18 +158,29 @@ func isExperiment(arg string) bool {
 	return err == nil && st.Mode().IsRegular() && filepath.Base(arg) != results.RecordFile
 }
 
+// errGoesOn is why nothing is kept with a run whose record is still written.
+var errGoesOn = errors.New("it goes on")
+
 // keepFidelity puts the figures into the record of the reference, in the place of older ones of
-// the same models, and the report beside it.
-func keepFidelity(dir *results.Dir, rec *results.Record, report *fidelity.Report) error {
+// the same models, and the report beside it. The record is as it is now; nil of a run that goes on, or went on when it was
+// compared.
+func keepFidelity(dir *results.Dir, report *fidelity.Report, running bool) (*results.Record, error) {
+	if running || results.Running(dir.Path) {
+		return nil, errGoesOn
+	}
+	rec, err := results.ReadRecord(dir.Path)
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range report.Figures() {
 		rec.Fidelity = slices.DeleteFunc(rec.Fidelity, func(o results.Figure) bool { return o.Of == f.Of })
 		rec.Fidelity = append(rec.Fidelity, f)
 	}
 	text, err := json.MarshalIndent(report, "", "\t")
 	if err != nil {
-		return err
+		return rec, err
 	}
-	return errors.Join(dir.WriteFile(fidelity.File, append(text, '\n')), dir.Save(rec))
+	return rec, errors.Join(dir.WriteFile(fidelity.File, append(text, '\n')), dir.Save(rec))
 }
 
 // childError is a run that came to nothing: it has said why, and its exit code is this program's. One that a signal

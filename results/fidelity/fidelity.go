@@ -212,6 +212,8 @@ func (e Error) Name() string {
 type Options struct {
 	// Anyway compares runs of different experiments or inventories. What is in both is.
 	Anyway bool
+	// Running are the IDs of runs that go on.
+	Running []string
 }
 
 // Compare holds runs against the one of them that is nearest to reality, which with one alone is
@@ -246,7 +248,10 @@ func Compare(recs []*results.Record, o Options) (*Report, error) {
 		for _, s := range sides[i].spoilt {
 			out.Warnings = append(out.Warnings, name+": left out: "+s)
 		}
-		if !rec.Complete() {
+		switch {
+		case slices.Contains(o.Running, rec.ID):
+			out.Warnings = append(out.Warnings, name+": the run goes on; what it has measured until now is compared")
+		case !rec.Complete():
 			out.Warnings = append(out.Warnings, name+": the run was cut off; what it measured until then is compared")
 		}
 	}

@@ -402,6 +402,13 @@ func TestWarnings(t *testing.T) {
 	b.Hosts[0].Kernel, b.Hosts[0].CPUs, b.Tool, b.Finished = "6.12.5", 4, "v1.1.0", time.Time{}
 	b.Outcome, b.Reasons = results.ErrorOutcome, []string{"the run was cut off before it ended"}
 	a.Points = []results.Point{{Health: []results.Trouble{{Where: "switch tor1", What: "late", Fatal: true}}}}
+	going, err := Compare([]*results.Record{a, b}, Options{Running: []string{b.ID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := strings.Join(going.Warnings, "\n"); !strings.Contains(all, "the run goes on") || strings.Contains(all, "cut off") {
+		t.Errorf("while it goes on:\n%s", all)
+	}
 	r, err := Compare([]*results.Record{a, b}, Options{})
 	if err != nil {
 		t.Fatal(err)
