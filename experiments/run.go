@@ -70,6 +70,13 @@ func (e *BeginError) Error() string { return e.Err.Error() }
 
 func (e *BeginError) Unwrap() error { return e.Err }
 
+// DirError is a run directory that could not be made. A *BeginError wraps it.
+type DirError struct{ Err error }
+
+func (e *DirError) Error() string { return e.Err.Error() }
+
+func (e *DirError) Unwrap() error { return e.Err }
+
 // Run plans, deploys, measures, tears down, judges and reports an experiment. It
 // returns the record of whatever was measured, and the directory that holds it,
 // also with an error: one that ended the run early, or a *BeginError. An
@@ -214,8 +221,10 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	r.rec.Unfinished() // until it is judged, also where it is saved on its way
-	r.dir, err = results.Create(r.opt.Root, r.rec)
-	return r, err
+	if r.dir, err = results.Create(r.opt.Root, r.rec); err != nil {
+		return nil, &DirError{err}
+	}
+	return r, nil
 }
 
 // kindOn is of which kind figures are on a driver, until its testbed says so itself: a run may be killed before.

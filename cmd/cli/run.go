@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -181,7 +180,7 @@ func runAction(c *cli.Context) error {
 			}
 		}
 	}
-	if disk := syscall.Errno(0); rec == nil && errors.As(err, &disk) {
+	if rec == nil && isA[*experiments.DirError](err) {
 		return hinted{err, "--runs DIR names another place"}
 	}
 	switch {
