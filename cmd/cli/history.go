@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -177,7 +178,12 @@ type changed struct {
 type pinned struct {
 	history.Baseline
 	Median float64 `json:"median"` // of the baseline's repeats
-	Shift  float64 `json:"shift"`  // from there, as a part of it
+	Shift  float64 `json:"shift"`  // from there, as a part of it; of a median of 0, of the newest night
+}
+
+// shift is by how much one figure is another one, as package trend says it: above 0 where it is higher.
+func shift(was, is float64) float64 {
+	return (is - was) / cmp.Or(math.Abs(was), math.Abs(is), 1)
 }
 
 func readHistory(c *cli.Context, x *history.Index, q history.Query) (metricHistory, error) {
@@ -215,9 +221,7 @@ func readHistory(c *cli.Context, x *history.Index, q history.Query) (metricHisto
 			}
 			if i := slices.IndexFunc(s.Nights, func(n history.Night) bool { return n.Run == b.Run }); i >= 0 {
 				p := pinned{Baseline: b, Median: results.Median(s.Nights[i].Figures)}
-				if p.Median != 0 {
-					p.Shift = results.Median(s.Nights[len(s.Nights)-1].Figures)/p.Median - 1
-				}
+				p.Shift = shift(p.Median, results.Median(s.Nights[len(s.Nights)-1].Figures))
 				one.Baseline = &p
 			}
 		}

@@ -180,3 +180,13 @@ func TestSparkline(t *testing.T) {
 		t.Errorf("%d bars of %d nights, want %d", n, len(many), sparks)
 	}
 }
+
+func TestShift(t *testing.T) {
+	for _, c := range []struct{ was, is, want float64 }{
+		{20, 19, -0.05}, {20, 22, 0.1}, {0, 0, 0}, {0, 12, 1}, {0, -12, -1}, {12, 0, -1}, {-0.02, -0.01, 0.5}, {-0.02, -0.04, -1}, {-0.02, 0.02, 2},
+	} {
+		if got := shift(c.was, c.is); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("from %g to %g: %g, want %g", c.was, c.is, got, c.want)
+		}
+	}
+}
