@@ -383,8 +383,11 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		fmt.Fprintf(w, "  the baseline is %s%s\n", b.Run, why)
 	}
 	// The list has the setting that was used last first.
-	if u >= 0 && u+1 < len(doc.Settings) && doc.Settings[u+1].Experiment == s.Experiment {
-		older := doc.Settings[u+1]
+	hidden := func(o history.Use) bool {
+		return o.Experiment == s.Experiment && !slices.ContainsFunc(doc.Series, func(s seriesHistory) bool { return s.Experiment == o.Experiment && s.Setting == o.Key })
+	}
+	if i := slices.IndexFunc(doc.Settings[u+1:], hidden); u >= 0 && i >= 0 {
+		older := doc.Settings[u+1+i]
 		fmt.Fprintf(w, "  %s before, to %s, left out: setting %s is another one (%s)\n", human.Plural(older.Runs, "run"),
 			older.Last.Local().Format(time.DateOnly), older.Key, human.Printable(strings.Join(doc.Settings[u].Setting.Differences(older.Setting), "; ")))
 	}

@@ -137,6 +137,32 @@ func TestHistoryCSV(t *testing.T) {
 	}
 }
 
+// TestLeftOut: below a table is the next setting that no other table is of.
+func TestLeftOut(t *testing.T) {
+	series := func(key string) seriesHistory {
+		return seriesHistory{Series: history.Series{Experiment: "two-jobs", Setting: key, Metric: "goodput", Of: "A", Nights: []history.Night{{Figures: []float64{1}}}}}
+	}
+	doc := metricHistory{Settings: []history.Use{
+		{Experiment: "two-jobs", Key: "aaa", Setting: history.Setting{Driver: "sim"}}, {Experiment: "two-jobs", Key: "bbb", Setting: history.Setting{Driver: "netns"}},
+		{Experiment: "two-jobs", Key: "ccc", Setting: history.Setting{Driver: "netns", Kernel: "5.15"}}, {Experiment: "others", Key: "ddd"},
+	}}
+	for shown, want := range map[string]string{"aaa": "bbb", "bbb": "ccc", "aaa bbb": "ccc", "aaa bbb ccc": "", "ccc": ""} {
+		doc.Series = nil
+		for key := range strings.FieldsSeq(shown) {
+			doc.Series = append(doc.Series, series(key))
+		}
+		var b strings.Builder
+		if err := doc.write(&b); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"aaa", "bbb", "ccc", "ddd"} {
+			if said := strings.Contains(b.String(), "left out: setting "+key); said != (key == want) {
+				t.Errorf("%s shown, %s left out:\n%s", shown, want, &b)
+			}
+		}
+	}
+}
+
 func TestSince(t *testing.T) {
 	now := time.Date(2026, 11, 22, 1, 30, 0, 0, time.UTC)
 	for text, want := range map[string]time.Time{
