@@ -69,7 +69,7 @@ func cmdKilled(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	var n suite.Night
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &n))
-	n.Finished = time.Time{}
+	n.Finished, n.Outcome = time.Time{}, results.ErrorOutcome
 	for i := range n.Items[number(ts, args[1]):] {
 		d := &n.Items[number(ts, args[1])+i]
 		d.Status = suite.Waiting
