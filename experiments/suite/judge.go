@@ -119,7 +119,7 @@ func effect(name, unit string, s trend.State) Effect {
 }
 
 // judge holds the figures of the night's runs against those of the nights before, each in
-// its own setting.
+// its own setting. Other runs of tonight are none of these nights.
 func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judge) error {
 	n.Judged, n.Moves, n.Culprits, n.Spreads = Judged{Metrics: map[string]int{}}, []Move{}, []Culprit{}, nil
 	runs, err := x.Runs(ctx)
@@ -160,11 +160,14 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 		moved := len(n.Moves)
 		for k := range found {
 			s := &found[k]
-			last := len(s.Nights) - 1
-			if s.Experiment != run.Experiment || s.Setting != run.Setting || !o.wants(s.Metric) || last < 0 || s.Nights[last].Run != a.Run {
+			tonight := slices.IndexFunc(s.Nights, func(night history.Night) bool { return night.Run == a.Run })
+			if s.Experiment != run.Experiment || s.Setting != run.Setting || !o.wants(s.Metric) || tonight < 0 {
 				continue // nothing of it was measured tonight
 			}
 			v, err := trend.Judge(s.Trend(), o.options())
+			before := slices.DeleteFunc(slices.Clone(s.Nights[:tonight]), func(night history.Night) bool { return !night.Started.Before(n.Started) })
+			s.Nights = append(before, s.Nights[tonight])
+			last := len(before)
 			if err != nil {
 				return err
 			}

@@ -306,6 +306,51 @@ func TestEffect(t *testing.T) {
 	}
 }
 
+// TestJudge: each run of a night is held against the nights before, not against other runs of tonight.
+func TestJudge(t *testing.T) {
+	root := t.TempDir()
+	run := func(at time.Time, goodput float64) string {
+		t.Helper()
+		rec := &results.Record{Name: "e", Started: at, Finished: at.Add(time.Minute), Driver: "sim", Kind: results.Simulated, Outcome: results.NotJudged}
+		for i := range 3 {
+			rec.Points = append(rec.Points, results.Point{Repeat: i, Phases: []results.Phase{{Figures: []results.Figure{
+				{Metric: "goodput", Of: "A", Kind: results.Simulated, Value: goodput + float64(i), N: 1, Unit: "bit/s"}}}}})
+		}
+		d, err := results.Create(root, rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(d.Close(), d.Save(rec)); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Base(d.Path)
+	}
+	began := time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC)
+	for i := range 14 {
+		run(began.AddDate(0, 0, i-14), 1000+float64(i%3))
+	}
+	n := &Night{Started: began}
+	for i, goodput := range []float64{900, 1001, 1100} {
+		n.Items = append(n.Items, Done{Item: Item{Name: fmt.Sprint(i)}, Attempts: []Attempt{{Run: run(began.Add(time.Duration(i+1)*time.Minute), goodput)}}})
+	}
+	run(began.Add(time.Hour), 1000) // by hand
+	x, err := history.OpenOrRead(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if err := n.judge(t.Context(), x, root, Judge{}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range n.Moves {
+		got = append(got, fmt.Sprint(m.Item, " ", m.Effect, " new ", m.New, " after ", m.Verdict.Nights, " nights"))
+	}
+	if diff := cmp.Diff([]string{"0 worse new true after 14 nights", "2 better new true after 14 nights"}, got); diff != "" || n.Judged.Figures != 3 {
+		t.Errorf("%d figures (-want +got):\n%s", n.Judged.Figures, diff)
+	}
+}
+
 // TestWorsened: a change that was accepted is no leave for the next.
 func TestWorsened(t *testing.T) {
 	series := func(v ...float64) *history.Series {
