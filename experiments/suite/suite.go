@@ -198,7 +198,7 @@ func (c *checker) check() {
 	}
 	c.positive("budget", int64(s.Budget))
 	c.positive("timeout", int64(s.Timeout))
-	c.positive("repeats", int64(s.Repeats))
+	c.repeats("repeats", s.Repeats)
 	c.drivers("on", s.On)
 	for _, class := range []Class{Host, Switch, Testbed, Inconclusive, Busy, Leftovers, Timeout, Crash} {
 		if n := s.Retry.more(class); n < 0 || n > 10 {
@@ -224,6 +224,13 @@ func (c *checker) positive(at string, v int64) {
 }
 
 func (c *checker) drivers(at string, on []string) {
+// repeats reports a number of repeats that no run does.
+func (c *checker) repeats(at string, n int) {
+	if c.positive(at, int64(n)); n > spec.MostRepeats {
+		c.Problemf(at, "", "%d repeats: at most %d", n, spec.MostRepeats)
+	}
+}
+
 	for i, d := range on {
 		if !slices.Contains(spec.Drivers, d) {
 			c.Problemf(fmt.Sprintf("%s[%d]", at, i), tomlfile.OneOf(d, spec.Drivers), "unknown driver %q", d)
@@ -234,7 +241,7 @@ func (c *checker) drivers(at string, on []string) {
 // experiment checks one, and makes items of it.
 func (c *checker) experiment(e *Experiment) {
 	c.drivers(e.At+".on", e.On)
-	c.positive(e.At+".repeats", int64(e.Repeats))
+	c.repeats(e.At+".repeats", e.Repeats)
 	if e.Timeout != nil {
 		c.positive(e.At+".timeout", int64(*e.Timeout))
 	}

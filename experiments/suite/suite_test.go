@@ -588,6 +588,9 @@ precision = "5%"
 		{`on = ["sim", "netns"]`, "", "not of driver netns"},
 		{"", "on = \"netns\"\nrepeats = 3", ""},
 		{"repeats = 3", `on = "netns"`, ""},
+		{"repeats = 10000", "", ""},
+		{"repeats = 10001", "", "10001 repeats: at most 10000"}, // as a run says
+		{"", "repeats = 10001", "10001 repeats: at most 10000"},
 	} {
 		text := fmt.Sprintf("version = 1\n%s\n[[experiment]]\npath = \"e.toml\"\n%s\n", c.suite, c.item)
 		_, err := Parse(filepath.Join(dir, "s.toml"), []byte(text))
