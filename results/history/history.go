@@ -27,8 +27,8 @@ import (
 // File is the index, in the directory that holds the run directories.
 const File = ".history.db"
 
-// version is that of the tables. An index of another version is built anew.
-const version = 1
+// version is that of the tables and of the keys of settings. An index of another version is built anew.
+const version = 2
 
 var tables = []string{"run", "setting", "series", "night"}
 

@@ -32,6 +32,7 @@ func random(t testing.TB) *rand.Rand {
 const spec = `# two jobs
 version = 1
 title = "Two jobs"
+description = "They share a switch."
 inventory = "rack.toml"
 [[job]]
 name = "A"
@@ -293,18 +294,21 @@ func TestSetting(t *testing.T) {
 		change func(*results.Record)
 		want   []string
 	}{
-		"nothing":      {func(*results.Record) {}, nil},
-		"the tool":     {func(r *results.Record) { r.Tool = "v0.2.0" }, nil},
-		"a comment":    {text("# two", "# three"), nil},
-		"the layout":   {text(" = ", "="), nil},
-		"a tolerance":  {text("5%", "3%"), nil},
-		"a title":      {text("Two jobs", "A and B"), nil},
-		"repeats":      {text("repeats = 2", "repeats = 9"), nil},
-		"more repeats": {func(r *results.Record) { r.Overrides = []string{"measure.repeats=9", "expect.0.value=3"} }, nil},
-		"the name":     {func(r *results.Record) { r.Hosts[0].Host = "ci2" }, nil},
-		"a rate":       {text("10Gbit/s", "9Gbit/s"), []string{"the experiment changed"}},
-		"no TOML":      {func(r *results.Record) { r.Experiment.Text = "][" }, []string{"the experiment changed"}},
-		"an override":  {func(r *results.Record) { r.Overrides = []string{"job.A.rate=9Gbit/s"} }, []string{"--set job.A.rate=9Gbit/s, was none"}},
+		"nothing":             {func(*results.Record) {}, nil},
+		"the tool":            {func(r *results.Record) { r.Tool = "v0.2.0" }, nil},
+		"a comment":           {text("# two", "# three"), nil},
+		"the layout":          {text(" = ", "="), nil},
+		"a tolerance":         {text("5%", "3%"), nil},
+		"a title":             {text("Two jobs", "A and B"), nil},
+		"a description":       {text("They share", "Both use"), nil},
+		"what a paper prints": {text("[measure]", "[[published]]\nfigure = \"1\"\n[measure]"), nil},
+		"a preflight check":   {text("[measure]", "[preflight]\nskip = [\"governor\"]\n[measure]"), nil},
+		"repeats":             {text("repeats = 2", "repeats = 9"), nil},
+		"more repeats":        {func(r *results.Record) { r.Overrides = []string{"measure.repeats=9", "expect.0.value=3"} }, nil},
+		"the name":            {func(r *results.Record) { r.Hosts[0].Host = "ci2" }, nil},
+		"a rate":              {text("10Gbit/s", "9Gbit/s"), []string{"the experiment changed"}},
+		"no TOML":             {func(r *results.Record) { r.Experiment.Text = "][" }, []string{"the experiment changed"}},
+		"an override":         {func(r *results.Record) { r.Overrides = []string{"job.A.rate=9Gbit/s"} }, []string{"--set job.A.rate=9Gbit/s, was none"}},
 		"what repeats it": {func(r *results.Record) {
 			r.Overrides = []string{"name=two-jobs", "inventory=inventory.toml", "measure.repeats=2"}
 		}, nil},

@@ -72,7 +72,7 @@ func distinct(words []string) string {
 // aside says whether a top-level key of an experiment is not about what is done: figures
 // are the same without it, or it is in a setting of its own.
 func aside(key string) bool {
-	return slices.Contains([]string{"version", "title", "on", "quick", "summary", "compare", "expect", "predictor", "inventory"}, key)
+	return slices.Contains([]string{"version", "title", "description", "on", "quick", "summary", "compare", "expect", "published", "predictor", "preflight", "inventory"}, key)
 }
 
 // sumOf is the sum of what an experiment says is to be done.
