@@ -100,14 +100,26 @@ func baselineOf(c *cli.Context, dir string) (string, error) {
 		return "", err
 	}
 	setting := history.SettingOf(rec).Key()
-	others := ""
+	others, pinned := "", history.Baseline{}
 	for _, b := range all {
-		if b.Experiment == rec.Name && b.Setting == setting {
-			return filepath.Join(rootOf(c), b.Run), nil
+		if b.Experiment != rec.Name {
+			continue
 		}
-		if b.Experiment == rec.Name {
+		key := b.Setting
+		if key != setting { // which may be that of an older inabench
+			if of, err := results.ReadRecord(filepath.Join(rootOf(c), b.Run)); err == nil {
+				key = history.SettingOf(of).Key()
+			}
+		}
+		switch {
+		case key != setting:
 			others = "; in another setting it is " + b.Run
+		case pinned.Run == "" || b.Set.After(pinned.Set):
+			pinned = b
 		}
+	}
+	if pinned.Run != "" {
+		return filepath.Join(rootOf(c), pinned.Run), nil
 	}
 	return "", inputError{fmt.Errorf("%s has no baseline in the setting of %s%s", rec.Name, filepath.Base(dir), others),
 		"inabench baseline set RUN pins one, inabench compare A B takes any two runs"}

@@ -216,10 +216,9 @@ func readHistory(c *cli.Context, x *history.Index, q history.Query) (metricHisto
 			}
 		}
 		for _, b := range baselines {
-			if b.Experiment != s.Experiment || b.Setting != s.Setting {
-				continue
-			}
-			if i := slices.IndexFunc(s.Nights, func(n history.Night) bool { return n.Run == b.Run }); i >= 0 {
+			// The run says in which setting; its key may be of an older inabench.
+			i := slices.IndexFunc(s.Nights, func(n history.Night) bool { return n.Run == b.Run })
+			if i >= 0 && (one.Baseline == nil || b.Set.After(one.Baseline.Set)) {
 				p := pinned{Baseline: b, Median: results.Median(s.Nights[i].Figures)}
 				p.Shift = shift(p.Median, results.Median(s.Nights[len(s.Nights)-1].Figures))
 				one.Baseline = &p

@@ -149,8 +149,9 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 		}
 		accepted := func(s *history.Series, since, n int) string {
 			for _, b := range baselines {
+				// The run says in which setting; its key may be of an older inabench.
 				at := slices.IndexFunc(s.Nights[since:], func(night history.Night) bool { return night.Run == b.Run })
-				if b.Experiment == s.Experiment && b.Setting == s.Setting && at >= 0 && !worsened(s, since, since+at, n, o) {
+				if at >= 0 && !worsened(s, since, since+at, n, o) {
 					return b.Reason + " (baseline " + b.Run + ")"
 				}
 			}
@@ -164,10 +165,10 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 			if s.Experiment != run.Experiment || s.Setting != run.Setting || !o.wants(s.Metric) || tonight < 0 {
 				continue // nothing of it was measured tonight
 			}
-			v, err := trend.Judge(s.Trend(), o.options())
 			before := slices.DeleteFunc(slices.Clone(s.Nights[:tonight]), func(night history.Night) bool { return !night.Started.Before(n.Started) })
 			s.Nights = append(before, s.Nights[tonight])
 			last := len(before)
+			v, err := trend.Judge(s.Trend(), o.options())
 			if err != nil {
 				return err
 			}
