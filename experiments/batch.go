@@ -2,9 +2,7 @@ package experiments
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/gob"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,38 +73,6 @@ func (w *cellWork) same(o *cellWork) bool {
 		slices.Equal(w.Sets, o.Sets) && maps.Equal(w.Files, o.Files) && w.Points == o.Points && w.Repeats == o.Repeats
 }
 
-// filesOf are those that the experiment and its points name, but for the inventory, with the SHA-256
-// of what is in them: what points come to depends on these too.
-func filesOf(s *spec.Spec) (map[string]string, error) {
-	out := map[string]string{}
-	var errs []error
-	add := func(path, key string) {
-		if path == "" {
-			return
-		}
-		path = s.Beside(path, key)
-		if _, ok := out[path]; ok {
-			return
-		}
-		sum, err := fileSum(path)
-		errs = append(errs, err)
-		out[path] = sum
-	}
-	add(s.Catalogue, "catalogue")
-	add(s.PatternsPath, "patterns")
-	for _, p := range s.Points() {
-		if own := p.Spec.OwnPolicy(p.Spec.Placement.Policy); own != nil {
-			for _, file := range own.Files(filepath.Dir(s.File)) {
-				add(file, "")
-			}
-		}
-		if st, ok := kinds.Of(p.Spec).(study.Reader); ok {
-			st.Files(add)
-		}
-	}
-	return out, errors.Join(errs...)
-}
-
 func cellPath(dir string, i int) string { return filepath.Join(dir, strconv.Itoa(i)+".cell") }
 
 func writeCell(dir string, i int, p *study.Repetition) error {
@@ -163,7 +129,7 @@ func CellsMain(ctx context.Context, args []string) error {
 	if got := s.Inventory().SHA256; got != w.Inventory {
 		return fmt.Errorf("the inventory %s is another one on this machine: %s, not %s", s.Inventory().File, got, w.Inventory)
 	}
-	files, err := filesOf(s)
+	files, err := kinds.Files(s)
 	if err != nil {
 		return err
 	}
@@ -216,20 +182,6 @@ func (w *cellWork) save(dir string) error {
 	return results.WriteAtomically(filepath.Join(dir, cellsWork), text)
 }
 
-// fileSum is the SHA-256 of a file, which may be a large trace.
-func fileSum(path string) (string, error) {
-	f, err := bounded.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
 // checkBatch says why an experiment cannot be computed elsewhere.
 func checkBatch(s *spec.Spec, driver string) error {
 	switch {
@@ -252,7 +204,7 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 		return err
 	}
 	s := r.spec
-	files, err := filesOf(s)
+	files, err := kinds.Files(s)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func TestOwnPolicyFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filesOf(s)
+	files, err := kinds.Files(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -274,7 +274,13 @@ func TestResumeOfOtherFiles(t *testing.T) {
 		}
 		write(name, string(was))
 	}
-	if _, _, err := run(RunOptions{Batch: backwards{}, Resume: cut.Path}); err != nil {
-		t.Errorf("resumed as it was: %v", err)
+	rec, _, err := run(RunOptions{Batch: backwards{}, Resume: cut.Path})
+	if err != nil {
+		t.Fatalf("resumed as it was: %v", err)
+	}
+	for _, name := range []string{"jobs.csv", "mine.toml"} { // and its history is one of these files
+		if len(rec.Files) != 2 || rec.Files[filepath.Join(dir, name)] == "" {
+			t.Errorf("the record has files %v", rec.Files)
+		}
 	}
 }

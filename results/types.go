@@ -328,6 +328,7 @@ type Record struct {
 	Narrowed    []string           `json:"narrowed,omitempty"`  // swept keys of which these have other values than the experiment
 	Experiment  File               `json:"experiment"`
 	Inventory   File               `json:"inventory"`
+	Files       map[string]string  `json:"files,omitempty"` // others that the experiment names: SHA-256 of what was in them; "" where it could not be read
 	Hosts       []HostFacts        `json:"hosts,omitempty"`
 	Switches    []SwitchFacts      `json:"switches,omitempty"`
 	Preflight   []Preflight        `json:"preflight,omitempty"` // checks of hosts before the run

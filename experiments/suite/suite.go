@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -101,7 +102,7 @@ type Item struct {
 	Repeats    int      `json:"repeats,omitempty"`
 	Timeout    float64  `json:"timeout"` // seconds
 	Xfail      string   `json:"xfail,omitempty"`
-	Sum        string   `json:"sum"` // of the texts that say what is run
+	Sum        string   `json:"sum"` // of the texts that say what is run, and of the files that they name
 }
 
 // Class is why a run ended as it did. Those that Retry names are the testbed's reasons.
@@ -223,7 +224,6 @@ func (c *checker) positive(at string, v int64) {
 	}
 }
 
-func (c *checker) drivers(at string, on []string) {
 // repeats reports a number of repeats that no run does.
 func (c *checker) repeats(at string, n int) {
 	if c.positive(at, int64(n)); n > spec.MostRepeats {
@@ -231,6 +231,7 @@ func (c *checker) repeats(at string, n int) {
 	}
 }
 
+func (c *checker) drivers(at string, on []string) {
 	for i, d := range on {
 		if !slices.Contains(spec.Drivers, d) {
 			c.Problemf(fmt.Sprintf("%s[%d]", at, i), tomlfile.OneOf(d, spec.Drivers), "unknown driver %q", d)
@@ -291,6 +292,8 @@ func (c *checker) experiment(e *Experiment) {
 	if len(on) == 0 {
 		on = []string{cmp.Or(spec.On, "netns")}
 	}
+	files, _ := kinds.Files(spec) // a run says why one cannot be read
+	texts := append(slices.Clone(sets), slices.Sorted(maps.Values(files))...)
 	timeout := c.s.Timeout.Std()
 	if e.Timeout != nil {
 		timeout = e.Timeout.Std()
@@ -302,7 +305,7 @@ func (c *checker) experiment(e *Experiment) {
 		it := Item{
 			Name: cmp.Or(e.Name, spec.Name), Experiment: spec.Name, Path: path, Driver: driver, Set: e.Set, Quick: quick,
 			Repeats: cmp.Or(e.Repeats, c.s.Repeats), Timeout: timeout.Seconds(), Xfail: e.Xfail,
-			Sum: sumOf(append([]string{spec.Text, spec.Inventory().Text, driver}, sets...)...),
+			Sum: sumOf(append([]string{spec.Text, spec.Inventory().Text, driver}, texts...)...),
 		}
 		if len(on) > 1 {
 			it.Name += "@" + driver

@@ -600,6 +600,29 @@ precision = "5%"
 	}
 }
 
+// TestItemFiles: an item is another one when what is in a file that its experiment names is.
+func TestItemFiles(t *testing.T) {
+	dir := t.TempDir()
+	sum := func(jobs string) string {
+		t.Helper()
+		const experiment = "version = 1\non = \"sim\"\n[fat_tree]\nracks = 1\nhosts = 2\n[trace]\nfrom = \"jobs.csv\"\n"
+		for name, text := range map[string]string{"e.toml": experiment, "jobs.csv": jobs} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := Parse(filepath.Join(dir, "s.toml"), []byte("version = 1\n[[experiment]]\npath = \"e.toml\"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Items[0].Sum
+	}
+	const one, two = "job_id,submit_s,duration_s,gpus\na,0,100,6\n", "job_id,submit_s,duration_s,gpus\na,0,100,2\n"
+	if first := sum(one); first == sum(two) || first != sum(one) {
+		t.Error("an item is not one of the file that its experiment names")
+	}
+}
+
 // TestArgs: a run of a suite is that of a command line. One in a lab waits for what the one before could not undo.
 func TestArgs(t *testing.T) {
 	for want, r := range map[string]Request{

@@ -10,9 +10,9 @@
 // # What is one series
 //
 // Figures are of one Series if they are of one experiment, point, phase, metric, subject, kind,
-// predictor and unit, in one Setting: the inventory, what the experiment says, driver, switch,
-// scale, kernel and machine. Figures of different settings are never in one series; Differences says in what
-// two settings differ. The version of this tool is not part of a setting, since it is what is under test,
+// predictor and unit, in one Setting: the inventory, what the experiment says, what is in the files that it
+// names, driver, switch, scale, kernel and machine. Figures of different settings are never in one series;
+// Differences says in what two settings differ. The version of this tool is not part of a setting, since it is what is under test,
 // but each night names it.
 //
 // A run is a night; its repeats are the figures of that night. Runs that were cut off count

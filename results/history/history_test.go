@@ -314,12 +314,13 @@ func TestSetting(t *testing.T) {
 		}, nil},
 		"overridden twice": {func(r *results.Record) { r.Overrides = []string{"job.A.rate=8Gbit/s", "job.A.rate=9Gbit/s"} },
 			[]string{"--set job.A.rate=9Gbit/s, was none"}},
-		"the inventory": {func(r *results.Record) { r.Inventory.SHA256 = "9c02" }, []string{"the inventory changed"}},
-		"the driver":    {func(r *results.Record) { r.Driver = "lab" }, []string{"driver lab, was netns"}},
-		"the switch":    {func(r *results.Record) { r.Switch = "bmv2" }, []string{"switch bmv2, was soft"}},
-		"the factor":    {func(r *results.Record) { r.Scale.Factor = 2000 }, []string{"scale slow-motion x2000, was slow-motion x1000"}},
-		"the processor": {func(r *results.Record) { r.Hosts[0].CPU = "EPYC" }, []string{"machine 2 x EPYC, was 2 x Xeon"}},
-		"no processor":  {func(r *results.Record) { r.Hosts[0].CPU = "" }, []string{"machine 2 x ci, was 2 x Xeon"}},
+		"the inventory":        {func(r *results.Record) { r.Inventory.SHA256 = "9c02" }, []string{"the inventory changed"}},
+		"a file that it names": {func(r *results.Record) { r.Files = map[string]string{"jobs.csv": "01"} }, []string{"what is in the files that the experiment names is known of one run alone"}},
+		"the driver":           {func(r *results.Record) { r.Driver = "lab" }, []string{"driver lab, was netns"}},
+		"the switch":           {func(r *results.Record) { r.Switch = "bmv2" }, []string{"switch bmv2, was soft"}},
+		"the factor":           {func(r *results.Record) { r.Scale.Factor = 2000 }, []string{"scale slow-motion x2000, was slow-motion x1000"}},
+		"the processor":        {func(r *results.Record) { r.Hosts[0].CPU = "EPYC" }, []string{"machine 2 x EPYC, was 2 x Xeon"}},
+		"no processor":         {func(r *results.Record) { r.Hosts[0].CPU = "" }, []string{"machine 2 x ci, was 2 x Xeon"}},
 		"two hosts": {func(r *results.Record) { r.Hosts = append(r.Hosts, r.Hosts[0]); r.Hosts[1].Kernel = "5.15" },
 			[]string{"kernel 5.15, 6.1.0, was 6.1.0"}},
 	} {
@@ -330,6 +331,15 @@ func TestSetting(t *testing.T) {
 		if (s.Key() == base.Key()) != (c.want == nil) {
 			t.Errorf("%s: keys %s and %s", name, s.Key(), base.Key())
 		}
+	}
+	named := func(files map[string]string) Setting { return of(func(r *results.Record) { r.Files = files }) }
+	one := named(map[string]string{"/a/jobs.csv": "01", "/a/mine.toml": "02"})
+	if other := named(map[string]string{"b/jobs.csv": "01", "b/mine.toml": "02"}); other.Key() != one.Key() {
+		t.Error("the same files elsewhere are others")
+	}
+	other := named(map[string]string{"/a/jobs.csv": "01", "/a/mine.toml": "03"})
+	if got := other.Differences(one); other.Key() == one.Key() || !slices.Equal(got, []string{"a file that the experiment names changed"}) {
+		t.Errorf("another file: %q", got)
 	}
 	if got, want := base.String(), "netns, soft switch, slow-motion x1000, 2 x Xeon, kernel 6.1.0"; got != want {
 		t.Errorf("%q, want %q", got, want)

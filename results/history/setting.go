@@ -28,6 +28,7 @@ type Setting struct {
 	Experiment string   `json:"experiment"`
 	Overrides  []string `json:"overrides,omitempty"` // of the experiment but its name, on the command line; by key
 	Inventory  string   `json:"inventory"`           // a sum of its text
+	Files      string   `json:"files,omitempty"`     // a sum of what is in other files that the experiment names; empty: it names none
 	Kernel     string   `json:"kernel"`              // of all hosts that said so
 	// Machine is the processor and how many there are, of all hosts; where it is not known, the name.
 	Machine string `json:"machine"`
@@ -40,6 +41,9 @@ func SettingOf(rec *results.Record) Setting {
 	s := Setting{
 		Driver: rec.Driver, Switch: rec.Switch, Scale: rec.Scale.Mode, Factor: rec.Scale.Factor,
 		Experiment: sumOf(rec.Experiment.Text), Inventory: rec.Inventory.Sum(),
+	}
+	if len(rec.Files) > 0 { // wherever they are
+		s.Files = sum([]byte(strings.Join(slices.Sorted(maps.Values(rec.Files)), " ")))
 	}
 	last := map[string]string{} // of several for one key
 	for _, o := range rec.Overrides {
@@ -155,6 +159,13 @@ func (s Setting) Differences(older Setting) (out []string) {
 	}
 	if s.Experiment != older.Experiment {
 		out = append(out, "the experiment changed")
+	}
+	switch {
+	case s.Files == older.Files:
+	case s.Files == "" || older.Files == "":
+		out = append(out, "what is in the files that the experiment names is known of one run alone")
+	default:
+		out = append(out, "a file that the experiment names changed")
 	}
 	return out
 }
