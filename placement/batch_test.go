@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/netpack"
 	"github.com/inabench/inabench/placement/policytest"
 	"github.com/inabench/inabench/placement/titan"
 )
@@ -117,5 +120,62 @@ func TestBatchRanks(t *testing.T) {
 	}
 	if left != 0 {
 		t.Errorf("%d GPUs are neither free nor a job's", left)
+	}
+}
+
+// A job that names its PS aggregates at the ToR switch of that one, though its policy thinks
+// of another PS and says that nothing is to be added up there.
+func TestPlainOfNamedPS(t *testing.T) {
+	inv, err := inventory.Load("../experiments/racks/two-racks.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// plain are the racks without aggregation of a job with one worker on each of some servers.
+	plain := func(tree []placement.TreeNode) (racks []int) {
+		for _, n := range tree {
+			if r := slices.Index([]string{"tor1", "tor2"}, n.Switch); r >= 0 && !n.Aggregate {
+				racks = append(racks, r)
+			}
+		}
+		slices.Sort(racks)
+		return racks
+	}
+	for _, tt := range []struct {
+		name    string
+		job     string // its PS
+		workers []int
+		ps      int // the policy's
+		plain   []int
+		want    []int
+	}{
+		{"the PS is in another rack", "h8", []int{0, 1, 4}, 2, []int{1}, nil},
+		{"and the others stay as they are", "h8", []int{0, 1, 4}, 2, []int{0, 1}, []int{0}},
+		{"it is in the same rack", "h8", []int{0, 1, 4}, 6, []int{1}, []int{1}},
+		{"two workers are there, too", "h8", []int{0, 4, 5}, 2, []int{1}, []int{0, 1}},
+		{"it is the policy's own", "", []int{0, 1, 4}, 2, []int{1}, []int{1}},
+	} {
+		at := cluster.Placement{PS: []int{tt.ps}, Plain: tt.plain}
+		for _, s := range tt.workers {
+			at.Parts = append(at.Parts, cluster.Part{Server: s, GPUs: 2})
+		}
+		plan, err := placement.JobPlanOf(inv.Topology(), inv, &placement.Job{Name: "A", GPUs: 6, Collective: placement.INA, PS: tt.job}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plain(plan.Tree); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: racks %v do not aggregate, want %v", tt.name, got, tt.want)
+		}
+	}
+	var jobs []placement.Job
+	for i, h := range []string{"h3", "h4", "h6", "h7", "h8"} {
+		jobs = append(jobs, placement.Job{ID: uint16(i + 1), Name: h, GPUs: 2, Hosts: []string{h}, Collective: placement.INA})
+	}
+	jobs = append(jobs, placement.Job{ID: 6, Name: "A", GPUs: 6, PS: "h8", Collective: placement.INA})
+	plan, _, err := placement.Batch(netpack.New(netpack.Options{}), inv, jobs, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := plain(plan.Jobs[5].Tree); len(got) > 0 {
+		t.Errorf("by netpack racks %v do not aggregate", got)
 	}
 }

@@ -141,7 +141,9 @@ func Batch(p cluster.Policy, inv *inventory.Inventory, jobs []Job, seed uint64) 
 
 // JobPlanOf is where a cluster of ClusterOf(inv) has a job, by name, with the
 // aggregation tree. The PS is the job's own if it names one, otherwise the first of the
-// placement's: a job plan has one. Where the placement says so, a switch forwards plainly.
+// placement's: a job plan has one. Where the placement says so, a switch forwards plainly;
+// what it says of the ToR switch of a PS that the job names itself counts where the PS that
+// it has in mind is there too, or several workers are.
 func JobPlanOf(t *inventory.Topology, inv *inventory.Inventory, job *Job, at cluster.Placement) (JobPlan, error) {
 	p := JobPlan{ID: job.ID, Name: job.Name, Collective: job.Collective, PS: job.PS}
 	for rank, w := range at.Parts {
@@ -162,12 +164,31 @@ func JobPlanOf(t *inventory.Topology, inv *inventory.Inventory, job *Job, at clu
 	if len(at.Plain) > 0 {
 		racks := racksOf(inv)
 		for n := range p.Tree {
-			if slices.ContainsFunc(at.Plain, func(r int) bool { return racks.names[r] == p.Tree[n].Switch }) {
-				p.Tree[n].Aggregate = false
+			node := &p.Tree[n]
+			if node.Parent == "" && elsewhere(inv, node.Switch, job, at) {
+				continue
+			}
+			if slices.ContainsFunc(at.Plain, func(r int) bool { return racks.names[r] == node.Switch }) {
+				node.Aggregate = false
 			}
 		}
 	}
 	return p, nil
+}
+
+// elsewhere says whether a placement takes another ToR switch than root for that of the PS,
+// and has at most one worker at root, so that nothing would meet there.
+func elsewhere(inv *inventory.Inventory, root string, job *Job, at cluster.Placement) bool {
+	if job.PS == "" || len(at.PS) == 0 || tor(&inv.Hosts[at.PS[0]]) == root {
+		return false
+	}
+	workers := 0
+	for _, w := range at.Parts {
+		if tor(&inv.Hosts[w.Server]) == root {
+			workers++
+		}
+	}
+	return workers < 2
 }
 
 func traffic(job *Job) cluster.Traffic {
