@@ -54,7 +54,7 @@ func (t *FatTree) Check(c *Checker) {
 	}
 }
 
-// Config is the tree as policies and the trace simulator see it.
+// Config is the tree as policies see it. Delays, which only simulators look at, are those of its inventory.
 func (t *FatTree) Config() cluster.Config {
 	c := cluster.FatTree(t.Racks, t.Hosts, t.GPUs, float64(t.Rate), float64(t.PAT), t.Oversubscription)
 	if t.Racks == 1 {

@@ -27,8 +27,12 @@ func clusterConfig(s *spec.Spec) cluster.Config {
 		return used
 	}
 	cfg := s.FatTree.Config()
-	if s.Switch.Aggregators > 0 { // in place of fat_tree.pat, as on a testbed
-		for i := range cfg.Racks {
+	for i := range cfg.Servers {
+		cfg.Servers[i].Delay = used.Servers[i].Delay
+	}
+	for i := range cfg.Racks {
+		cfg.Racks[i].Delay = used.Racks[i].Delay
+		if s.Switch.Aggregators > 0 { // in place of fat_tree.pat, as on a testbed
 			cfg.Racks[i].PAT = used.Racks[i].PAT
 		}
 	}

@@ -61,8 +61,9 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestMemoryOfSimulation: a simulated trace has the switch memory that its experiment says, of an inventory or of a fat tree.
-func TestMemoryOfSimulation(t *testing.T) {
+// TestSettingsOfSimulation: a simulated trace has the switch memory and the delay of cables that its experiment says, of an
+// inventory or of a fat tree.
+func TestSettingsOfSimulation(t *testing.T) {
 	jct := func(file string, sets ...string) float64 {
 		s, err := kinds.Load(file, sets...)
 		if err != nil {
@@ -85,5 +86,9 @@ func TestMemoryOfSimulation(t *testing.T) {
 		if all, little := jct(file, size), jct(file, size, "switch.aggregators=1"); little <= all {
 			t.Errorf("%s: %v s with all memory, %v s with one aggregator", file, all, little)
 		}
+	}
+	const fat = "../../fidelity.toml"
+	if near, far := jct(fat, "fat_tree.delay=1us"), jct(fat, "fat_tree.delay=2ms"); far <= near {
+		t.Errorf("%s: %v s over cables of 1us, %v s over those of 2ms", fat, near, far)
 	}
 }
