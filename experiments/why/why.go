@@ -46,7 +46,7 @@ func Place(ctx context.Context, s *spec.Spec, name string, inv *inventory.Invent
 	if spreads {
 		p = spreading
 	}
-	if out.Plan, out.Waiting, err = placement.Batch(p, inv, jobs, seed); err != nil {
+	if out.Plan, out.Waiting, err = placement.Batch(p, placement.WithMemory(inv, s.Switch.Aggregators), jobs, seed); err != nil {
 		return nil, err
 	}
 	out.Machines = study.Machines(inv, out.Plan, study.There(jobs))

@@ -82,6 +82,24 @@ func TestPlace(t *testing.T) {
 			t.Errorf("%s: reasons for %v", p.Name(), seen)
 		}
 	}
+	little := &spec.Spec{Switch: spec.Switch{Aggregators: 5}} // enough for one of two jobs
+	rack := policytest.Racks(1, 8, 2)
+	two := []placement.Job{{ID: 1, Name: "A", GPUs: 6, Collective: placement.INA}, {ID: 2, Name: "B", GPUs: 6, Collective: placement.INA}}
+	for use, want := range map[*spec.Spec]int{{}: 2, little: 1} {
+		got, err := Place(t.Context(), use, "netpack", rack, two, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, j := range got.Plan.Jobs {
+			if j.Tree[0].Aggregate {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("with %d aggregators in use %d of two jobs aggregate, want %d", use.Switch.Aggregators, n, want)
+		}
+	}
 	own := &spec.Spec{Policies: []spec.OwnPolicy{{Name: "mine", Command: []string{"./mine", "-x"}}}}
 	if got := Rule(own, "mine"); got != "what ./mine -x says" {
 		t.Errorf("the rule of a policy of one's own is %q", got)
