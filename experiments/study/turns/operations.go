@@ -43,7 +43,8 @@ type Operations struct {
 	Batch     int      `toml:"batch" default:"4"`          // samples of a worker in a step
 	Steps     []int    `toml:"steps"`                      // from and to; none: 10 to 100, in tens
 	// Load is the hosts' time that jobs ask for, over that of all hosts, between the first
-	// arrival and the last. 0: all jobs are there from the beginning.
+	// arrival and the last, which are drawn. 0: all jobs are there from the beginning, unless
+	// a file or table says when they come.
 	Load float64 `toml:"load"`
 
 	// Modules are those of MINA's three parts that are on, of "JP" (placement), "TB" (trees)
@@ -136,6 +137,9 @@ func (o *Operations) Check(c *spec.Checker) {
 	spec.Positive(c, "operations.jobs", o.Jobs)
 	c.AtMost("operations.jobs", o.Jobs, spec.MostJobs, "jobs")
 	spec.Positive(c, "operations.load", o.Load)
+	if o.Load > 0 && slices.ContainsFunc(o.Table, func(j OperationJob) bool { return j.Arrive > 0 }) {
+		c.Problemf("operations.load", "keep one of them", "load draws when jobs come, and arrive says it")
+	}
 	spec.Positive(c, "operations.share", o.Share)
 	spec.Positive(c, "operations.maintenance", o.Maintenance)
 	spec.Positive(c, "operations.bandwidth", o.Bandwidth)

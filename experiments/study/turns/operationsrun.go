@@ -161,6 +161,9 @@ func (o *Operations) list(s *spec.Spec, seed uint64) ([]ops.Job, error) {
 		}
 	}
 	if o.Load > 0 {
+		if i := slices.IndexFunc(jobs, func(j ops.Job) bool { return j.Submit > 0 }); i >= 0 {
+			return nil, spec.Invalidf("operations.load draws when jobs come, and job %d comes after %v s by the list", jobs[i].ID, jobs[i].Submit)
+		}
 		cfg, err := o.config(s, seed)
 		if err != nil {
 			return nil, err

@@ -2,9 +2,12 @@ package turns
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/testbed/sim/ops"
@@ -36,5 +39,28 @@ func TestStage(t *testing.T) {
 	}
 	if stageFigures(nil) != nil || stageCurves(nil, jobs) != nil {
 		t.Error("figures of nothing")
+	}
+}
+
+// TestLoadOfList: a file that says when jobs come is not drawn again by a load; one that does not, is.
+func TestLoadOfList(t *testing.T) {
+	for text, want := range map[string]string{
+		"vit-large 8 10\nvit-large 8 10\n":     "",
+		"vit-large 8 10 0\nvit-large 8 10 0\n": "",
+		"vit-large 8 10\nvit-large 8 10 3\n":   "operations.load draws when jobs come, and job 1 comes after 3 s by the list",
+	} {
+		file := filepath.Join(t.TempDir(), "jobs.txt")
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		s, err := spec.Kinds{Kind}.Load("../../mina-conflicts.toml", "operations.from="+file, "operations.jobs=2", "operations.load=0.5")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := s.Points()[0].Spec
+		jobs, err := p.Study().(*Operations).jobs(p, 1)
+		if want == "" && (err != nil || jobs[1].Submit == 0) || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%q: %+v, %v", text, jobs, err)
+		}
 	}
 }
