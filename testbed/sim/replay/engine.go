@@ -176,7 +176,7 @@ func (e *engine) arrive(i int32) {
 	e.open = true
 	s.first = e.period + 1
 	if e.cfg.Period > 0 {
-		s.first = max(s.first, int(math.Ceil(s.Submit/e.cfg.Period)))
+		s.first = max(s.first, e.periodAt(s.Submit))
 	}
 }
 
@@ -184,7 +184,17 @@ func (e *engine) arrive(i int32) {
 func (e *engine) nextPeriod() int {
 	n := e.period + 1
 	if e.cfg.Period > 0 {
-		n = max(n, int(math.Ceil(e.now/e.cfg.Period)))
+		n = max(n, e.periodAt(e.now))
+	}
+	return n
+}
+
+// periodAt is the number of the first period that begins at t or later. A quotient may be
+// rounded up beyond the number that it is of.
+func (e *engine) periodAt(t float64) int {
+	n := int(math.Ceil(t / e.cfg.Period))
+	if float64(n-1)*e.cfg.Period >= t {
+		n--
 	}
 	return n
 }

@@ -120,6 +120,15 @@ func TestByHand(t *testing.T) {
 			[]times{{0, 10}, {12, 17}}, []times{{0, 10}, {12, 17}},
 		},
 		{
+			// 3·0.1 is 0.30000000000000004, and that over 0.1 more than 3.
+			"a period that is rounded up has its batch", cluster.FatTree(1, 1, 2, 80, 0, 1), baseline.FirstFit(), 0.1,
+			[]Job{
+				{ID: 1, Submit: 0.25, GPUs: 2, Iterations: 1, Compute: 0.85},
+				{ID: 2, Submit: 0.6000000000000001, GPUs: 2, Iterations: 1, Compute: 1},
+			},
+			[]times{{0.3, 1.15}, {1.2, 2.2}}, []times{{0.3, 1.15}, {1.2, 2.2}},
+		},
+		{
 			"a job that takes no time makes room at once", cluster.FatTree(1, 1, 2, 80, 0, 1), baseline.FirstFit(), 0,
 			[]Job{
 				{ID: 1, Submit: 5, GPUs: 2, Iterations: 10},
