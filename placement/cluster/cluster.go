@@ -70,6 +70,24 @@ func (c Config) GPUs() int {
 	return n
 }
 
+// Root is the rack whose ToR switch adds up what a job without a parameter server sends,
+// the fewest hops from all of its servers: the one with most of them, of equals the first.
+func (c Config) Root(parts []Part) int {
+	root, most := 0, 0
+	for _, w := range parts {
+		rack, n := c.Servers[w.Server].Rack, 0
+		for _, o := range parts {
+			if c.Servers[o.Server].Rack == rack {
+				n++
+			}
+		}
+		if n > most || n == most && rack < root {
+			root, most = rack, n
+		}
+	}
+	return root
+}
+
 // Check returns everything that is wrong with a cluster's description.
 func (c Config) Check() error {
 	var errs []error

@@ -184,3 +184,31 @@ func TestKeep(t *testing.T) {
 		}
 	}
 }
+
+// Without a PS the ToR switch with most of the servers adds up: the others send it one flow each.
+func TestRoot(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		servers []int // of three racks of three
+		root    int
+		uplinks [3]int // flows
+	}{
+		{"one rack", []int{3, 4}, 1, [3]int{}},
+		{"the middle has most", []int{0, 3, 4, 5, 6}, 1, [3]int{1, 2, 1}},
+		{"the last has most", []int{0, 6, 7, 3}, 2, [3]int{1, 1, 2}},
+		{"of equals the first", []int{6, 3}, 1, [3]int{0, 1, 1}},
+	} {
+		var parts []Part
+		for _, s := range tt.servers {
+			parts = append(parts, Part{s, 1})
+		}
+		c := New(FatTree(3, 3, 1, 100, 1000, 4))
+		if err := c.Enter(Job{ID: 1, GPUs: len(parts), Traffic: Tree}, Placement{Parts: parts}); err != nil {
+			t.Fatal(err)
+		}
+		flows := [3]int{c.UplinkFlows(0), c.UplinkFlows(1), c.UplinkFlows(2)}
+		if root := c.Root(parts); root != tt.root || flows != tt.uplinks {
+			t.Errorf("%s: %d, %v flows, want %d, %v", tt.name, root, flows, tt.root, tt.uplinks)
+		}
+	}
+}

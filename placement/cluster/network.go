@@ -91,7 +91,7 @@ func (p *planter) each(j Job, at Placement, f func(*flow.Job)) {
 		p.ring(at)
 		f(&p.job)
 	case j.Traffic == Tree:
-		p.tree(at, flow.Synchronous, p.cfg.Servers[at.Parts[0].Server].Rack, flow.None)
+		p.tree(at, flow.Synchronous, p.cfg.Root(at.Parts), flow.None)
 		f(&p.job)
 	default:
 		kind := flow.Statistical

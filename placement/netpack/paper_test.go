@@ -327,12 +327,26 @@ func TestCrossRackFlows(t *testing.T) {
 		if tt.traffic == cluster.Tree || tt.traffic == cluster.Ring {
 			ps = -1
 		}
-		if tt.traffic == cluster.Tree {
-			// The root is the first worker's rack: one flow from the other one.
-			p.survey([]cluster.Part{{Server: 4, GPUs: 1}, {Server: 0, GPUs: 1}, {Server: 1, GPUs: 1}})
-		}
 		if _, least := p.across(tt.traffic, ps); least != tt.want {
 			t.Errorf("%+v: %v", tt, least)
+		}
+	}
+}
+
+// Without a PS the rack with most workers has the root, whichever was found first: two others
+// send it a flow each.
+func TestRootOfPlan(t *testing.T) {
+	cfg := cluster.FatTree(3, 4, 1, 100, 1000, 20)
+	cfg.Racks[1].Uplink = 40
+	p := newPlanner(cluster.New(cfg))
+	for _, servers := range [][]int{{0, 4, 5, 6, 8}, {8, 6, 5, 4, 0}, {4, 0, 8, 5, 6}} {
+		var parts []cluster.Part
+		for _, s := range servers {
+			parts = append(parts, cluster.Part{Server: s, GPUs: 1})
+		}
+		p.survey(parts)
+		if most, least := p.across(cluster.Tree, -1); most != 20 || least != 20 {
+			t.Errorf("%v: shares of uplinks from %v to %v", servers, least, most)
 		}
 	}
 }

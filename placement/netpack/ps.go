@@ -1,6 +1,7 @@
 package netpack
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -174,9 +175,14 @@ func (p *planner) across(t cluster.Traffic, ps int) (most, least float64) {
 		}
 		return most, least
 	}
-	root := p.racks[0].rack
+	root := 0
 	if ps >= 0 {
 		root = p.servers[ps].rack
+	} else { // as cluster.Config.Root has it
+		most := slices.MaxFunc(p.racks, func(a, b rackUse) int {
+			return cmp.Or(cmp.Compare(a.workers, b.workers), cmp.Compare(b.rack, a.rack))
+		})
+		root = most.rack
 	}
 	down := 0
 	for _, u := range p.racks {

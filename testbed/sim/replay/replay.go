@@ -239,6 +239,10 @@ func Latency(c cluster.Config, t cluster.Traffic, p cluster.Placement) float64 {
 		return d
 	}
 	var longest float64
+	root := 0
+	if t != cluster.Ring && len(p.PS) == 0 {
+		root = c.Root(p.Parts)
+	}
 	for i, w := range p.Parts {
 		sent := min(c.Servers[w.Server].Delay, frame/c.Servers[w.Server].Link)
 		to := func(server int) float64 { return way(w.Server, c.Servers[server].Rack) + c.Servers[server].Delay }
@@ -246,7 +250,7 @@ func Latency(c cluster.Config, t cluster.Traffic, p cluster.Placement) float64 {
 		case t == cluster.Ring:
 			longest = max(longest, to(p.Parts[(i+1)%len(p.Parts)].Server)-sent)
 		case len(p.PS) == 0:
-			longest = max(longest, 2*way(w.Server, c.Servers[p.Parts[0].Server].Rack)-sent)
+			longest = max(longest, 2*way(w.Server, root)-sent)
 		}
 		for _, ps := range p.PS {
 			longest = max(longest, 2*to(ps)-sent)

@@ -515,13 +515,14 @@ func TestIterations(t *testing.T) {
 
 // The last results of an exchange take a round trip, which nothing else waits for.
 func TestLatency(t *testing.T) {
-	c := cluster.FatTree(2, 2, 4, 1e9, 0, 1)
+	c := cluster.FatTree(3, 2, 4, 1e9, 0, 1)
 	for i := range c.Servers {
 		c.Servers[i].Delay = 1e-3
 	}
 	for i := range c.Racks {
 		c.Racks[i].PAT, c.Racks[i].Delay = math.Inf(1), 2e-3
 	}
+	c.Servers[4].Delay, c.Servers[5].Delay = 4e-3, 4e-3
 	const sent = 8192 / 1e9
 	parts := func(servers ...int) (out []cluster.Part) {
 		for _, s := range servers {
@@ -540,6 +541,7 @@ func TestLatency(t *testing.T) {
 		{"two PSes, one of them far", cluster.PS, cluster.Placement{Parts: parts(0, 1), PS: []int{0, 2}}, 12e-3 - sent},
 		{"no PS", cluster.Tree, cluster.Placement{Parts: parts(0, 1)}, 2e-3 - sent},
 		{"no PS, two racks", cluster.Tree, cluster.Placement{Parts: parts(0, 2)}, 10e-3 - sent},
+		{"no PS, most are in the slow rack", cluster.Tree, cluster.Placement{Parts: parts(0, 4, 5)}, 10e-3 - sent},
 		{"ring", cluster.Ring, cluster.Placement{Parts: parts(0, 1)}, 2e-3 - sent},
 		{"ring, two racks", cluster.Ring, cluster.Placement{Parts: parts(0, 1, 2)}, 6e-3 - sent},
 	} {
