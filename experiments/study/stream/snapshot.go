@@ -11,14 +11,16 @@ import (
 )
 
 // snapshot is a policy that shows what each GPU did when a job had been placed, or had
-// first been passed over.
+// first been passed over, and when that was.
 type snapshot struct {
 	cluster.Policy
 	inv  *inventory.Inventory // its hosts are the cluster's servers
 	last int                  // the job
 	jobs []string             // names of all jobs, by ID
 
+	now      float64 // of the batch at hand, s
 	machines []results.Machine
+	at       float64 // s
 }
 
 // withSnapshot is a policy with a snapshot for the job that is submitted last: by then all
@@ -58,6 +60,7 @@ func (p *snapshot) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) [
 		}
 		plan.Jobs = append(plan.Jobs, j)
 	}
+	p.at = p.now
 	p.machines = study.Machines(p.inv, plan, func(string) bool { return false })
 	return out
 }

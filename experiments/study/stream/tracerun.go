@@ -83,6 +83,7 @@ func (t *Trace) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.
 	var shot *snapshot
 	if cfg.Collective != nil && repeat == 0 && cfg.Queue == queue.Policy { // policies are about where GPUs are left over, and see all that wait
 		p, shot = withSnapshot(p, s.Inventory(), jobs)
+		cfg.Asking = func(now float64) { shot.now = now }
 	}
 	watch := &stopwatch{Policy: p}
 	cfg.Policy = watch
@@ -107,7 +108,7 @@ func (t *Trace) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.
 		},
 	}
 	if shot != nil {
-		out.Machines, out.MachinesAt = shot.machines, jobs[shot.last].Submit
+		out.Machines, out.MachinesAt = shot.machines, shot.at
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +91,53 @@ func TestSettingsOfSimulation(t *testing.T) {
 	const fat = "../../fidelity.toml"
 	if near, far := jct(fat, "fat_tree.delay=1us"), jct(fat, "fat_tree.delay=2ms"); far <= near {
 		t.Errorf("%s: %v s over cables of 1us, %v s over those of 2ms", fat, near, far)
+	}
+}
+
+// TestMachinesOfSimulation: the machines of a simulated trace are drawn as they were at the time that stands beside them, when
+// the last job was placed or passed over, whether there are periods or GPUs that are free.
+func TestMachinesOfSimulation(t *testing.T) {
+	for _, period := range []string{"0s", "60s"} {
+		for _, load := range []string{"0.5", "20"} {
+			s, err := kinds.Parse("drawn.toml", []byte(`
+version = 1
+on = "sim"
+placement = {policy = "titan"}
+fat_tree = {racks = 2, hosts = 4, gpus = 8, rate = "100Gbit/s", pat = "0bit/s"}
+trace = {from = "elasticflow", jobs = 60, load = `+load+`, period = "`+period+`", collective = "halving-doubling", models = ["resnet50"]}
+`), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := s.Points()[0]
+			out, err := kinds.Of(p.Spec).(study.Simulator).Simulate(t.Context(), p.Spec, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			drawn := map[string]bool{}
+			for _, m := range out.Machines {
+				for _, c := range m.GPUs {
+					if c.Use == results.Worker {
+						drawn[c.Job] = true
+					}
+				}
+			}
+			last := 0.0
+			for _, row := range out.Rows {
+				var at [3]float64 // submitted, begun, ended
+				for i := range at {
+					if at[i], err = strconv.ParseFloat(row[2+i], 64); err != nil {
+						t.Fatal(err)
+					}
+				}
+				last = max(last, at[0])
+				if runs := at[1] <= out.MachinesAt && out.MachinesAt < at[2]; runs != drawn[row[0]] {
+					t.Errorf("period %s, load %s: after %v s job %s, which runs from %v to %v, is drawn: %t", period, load, out.MachinesAt, row[0], at[1], at[2], drawn[row[0]])
+				}
+			}
+			if len(drawn) == 0 || out.MachinesAt < last {
+				t.Errorf("period %s, load %s: %d jobs after %v s, and the last one came after %v s", period, load, len(drawn), out.MachinesAt, last)
+			}
+		}
 	}
 }

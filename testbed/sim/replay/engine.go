@@ -225,6 +225,9 @@ func (e *engine) place() error {
 	for _, i := range e.waiting {
 		e.batch = append(e.batch, e.asks(i))
 	}
+	if f := e.cfg.Asking; f != nil {
+		f(e.now)
+	}
 	if err := Batch(e.c, e.queue, e.now, e.batch, e.cfg.Seed, e.period); err != nil {
 		return err
 	}

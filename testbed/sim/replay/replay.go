@@ -37,6 +37,10 @@ type Config struct {
 	// Price is what a job pays; nil: PerGPUTime.
 	Price func(*Job) float64
 
+	// Asking, where it is set, is called with the time of each batch before the policy is
+	// asked to place it.
+	Asking func(now float64)
+
 	// Progress, where it is set, is called at every hundredth of all jobs that has
 	// ended, from the goroutine of Run.
 	Progress func(Progress)
