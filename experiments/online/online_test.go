@@ -180,6 +180,35 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+// A job whose GPUs are taken for longer in a simulation holds up nobody who wants none of its servers.
+func TestRecordedOverlaps(t *testing.T) {
+	cfg := cluster.FatTree(1, 3, 2, 1e9, 1e12, 1)
+	var jobs []replay.Job
+	var ran []replay.JobResult
+	add := func(start, seconds float64, servers ...int) {
+		at := cluster.Placement{}
+		for _, s := range servers {
+			at.Parts = append(at.Parts, cluster.Part{Server: s, GPUs: 2})
+		}
+		id := len(jobs)
+		jobs = append(jobs, replay.Job{ID: id, GPUs: 2 * len(servers), Iterations: 1, Compute: seconds, Traffic: cluster.Tree})
+		ran = append(ran, replay.JobResult{ID: id, Start: start, Placement: at})
+	}
+	add(0, 10.6, 0)    // it ran for 10 s
+	add(10.2, 1, 0)    // its server is taken until 10.6
+	add(10.4, 1, 1, 2) // this one's are not
+	add(10.5, 1, 0)    // it comes after the second
+	got, err := replay.Run(t.Context(), replay.Config{Cluster: cfg, Policy: Recorded(ran), Fidelity: replay.Phases}, Restarted(jobs, ran))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float64{0, 10.6, 10.4, 11.6} {
+		if start := got.Jobs[i].Start; math.Abs(start-want) > 1e-9 {
+			t.Errorf("job %d begins at %v s, want %v", i, start, want)
+		}
+	}
+}
+
 func TestAgree(t *testing.T) {
 	got := agree([]float64{1, 2, 4}, []float64{1.1, 1.8, 4})
 	want := agreement{Jobs: 3, Pearson: 0.9950, MAE: 0.2 / 3, Worst: 0.1, Bias: 0}

@@ -8,9 +8,9 @@ import (
 	"github.com/inabench/inabench/testbed/sim/replay"
 )
 
-// Recorded is a policy that puts jobs where they ran before, in the order in which they
-// began: what differs between a run and a simulation with it is how long jobs take. It
-// remembers how far it has come, so it is for one run.
+// Recorded is a policy that puts jobs where they ran before, on each server in the order in
+// which they began: what differs between a run and a simulation with it is how long jobs
+// take. It remembers how far it has come, so it is for one run.
 func Recorded(jobs []replay.JobResult) cluster.Policy {
 	jobs = slices.Clone(jobs)
 	slices.SortStableFunc(jobs, func(a, b replay.JobResult) int { return cmp.Compare(a.Start, b.Start) })
@@ -25,14 +25,23 @@ func (*recorded) Name() string { return "recorded" }
 // Place implements cluster.Policy.
 func (r *recorded) Place(c *cluster.Cluster, batch []cluster.Job, _ uint64) []cluster.Placement {
 	out := make([]cluster.Placement, len(batch))
-	for len(r.left) > 0 {
-		j := &r.left[0]
+	wanted := map[int]bool{} // servers of jobs whose GPUs are taken
+	for n := 0; n < len(r.left); {
+		j := &r.left[n]
 		i := slices.IndexFunc(batch, func(b cluster.Job) bool { return b.ID == j.ID })
-		if i < 0 || c.Enter(batch[i], j.Placement) != nil { // it is still to come, or its GPUs are taken
+		if i < 0 { // it is still to come
 			break
 		}
+		on := slices.Concat(j.Placement.Parts, j.Placement.Spare)
+		if slices.ContainsFunc(on, func(p cluster.Part) bool { return wanted[p.Server] }) || c.Enter(batch[i], j.Placement) != nil {
+			for _, p := range on {
+				wanted[p.Server] = true
+			}
+			n++
+			continue
+		}
 		out[i] = j.Placement
-		r.left = r.left[1:]
+		r.left = slices.Delete(r.left, n, n+1)
 	}
 	return out
 }
