@@ -419,14 +419,14 @@ func (c *Cluster) Release(keep int) Change {
 }
 
 // Recycle empties the least loaded Aggregator if its tensors fit on others, and then the
-// next, until one does not fit. Those of jobs that were assigned anew by what was measured
-// stay where they are.
+// next, until one does not fit. Aggregators with a job that was assigned anew by what was
+// measured stay as they are.
 func (c *Cluster) Recycle() Change {
 	var change Change
 	for {
 		var least *aggregator
 		for _, a := range c.aggs {
-			if len(a.loads) > 0 && (least == nil || a.busy() <= least.busy()) {
+			if len(a.loads) > 0 && !a.pinned() && (least == nil || a.busy() <= least.busy()) {
 				least = a
 			}
 		}
@@ -436,15 +436,17 @@ func (c *Cluster) Recycle() Change {
 	}
 }
 
+// pinned says whether an Aggregator has tensors of a job that was assigned anew by what was measured.
+func (a *aggregator) pinned() bool {
+	return slices.ContainsFunc(a.loads, func(l load) bool { return l.job.pinned })
+}
+
 // empty moves everything off an Aggregator, or nothing.
 func (c *Cluster) empty(a *aggregator, change *Change) bool {
-	if slices.ContainsFunc(a.loads, func(l load) bool { return l.job.pinned }) {
-		return false
-	}
 	saved := c.save()
 	moves := len(change.Moves)
-	idle := func(b *aggregator) bool { return b == a || len(b.loads) == 0 }
-	if c.evacuate(a, 0, false, idle, change) == 0 {
+	closed := func(b *aggregator) bool { return b == a || len(b.loads) == 0 || b.pinned() }
+	if c.evacuate(a, 0, false, closed, change) == 0 {
 		return true
 	}
 	c.restore(saved)

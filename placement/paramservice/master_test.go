@@ -564,6 +564,28 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// What was assigned anew stays alone, and stops nobody else from being recycled.
+func TestRecycleBesidePinned(t *testing.T) {
+	a, b, slow := job("a", 100, 30), job("b", 100, 40), job("slow", 100, 10)
+	o := DefaultMaster()
+	o.First = 10
+	m := NewMaster(o)
+	kept := []Kept{
+		{Name: "a", Servers: 1, At: []int{1}, Profile: &a},
+		{Name: "b", Servers: 1, At: []int{2}, Profile: &b},
+		{Name: "slow", Servers: 1, At: []int{0}, Profile: &slow, Reverts: 1},
+	}
+	if _, _, err := m.Restore(kept, []int{0, 1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	c := m.Clusters()[0]
+	c.Recycle()
+	check(t, c)
+	if x, y, z := m.Where("a"), m.Where("b"), m.Where("slow"); !slices.Equal(x, y) || z[0] != 0 || x[0] == 0 {
+		t.Errorf("a on %v, b on %v, and slow on %v", x, y, z)
+	}
+}
+
 // restoresGroups: the Aggregators of a group are in its cluster before the next group looks for room.
 func restoresGroups(t *testing.T) {
 	a, b, c := job("a", 100, 20), job("b", 100, 20), job("c", 100, 20, 20)
