@@ -284,7 +284,7 @@ func TestRetry(t *testing.T) {
 	}
 	back := func(left, after time.Duration) {
 		t.Helper()
-		if out := train(0.5, 0.7, 5); out.Verdict != Reverted || out.Job != "a" || !slices.Contains(m.Where("a"), bad) || len(out.Allocated) > 0 {
+		if out := train(0.5, 0.7, 5); out.Verdict != Respread || out.Job != "a" || m.jobs["a"].reverts > 0 || !slices.Contains(m.Where("a"), bad) || len(out.Allocated) > 0 {
 			t.Fatalf("%+v, on %v", out, m.Where("a"))
 		}
 		if took := now - left; took < after || took > after+time.Minute/2 {

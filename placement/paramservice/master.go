@@ -437,13 +437,14 @@ type Verdict uint8
 const (
 	Watching  Verdict = iota // not enough iterations yet
 	Fine                     // the job is as fast as it has to be
-	Reverted                 // a job was assigned anew
+	Reverted                 // a job was assigned anew, and is not recycled any more
+	Respread                 // the job is on idle Aggregators again, of which an interfered one had left it fewer
 	Evacuated                // tensors were moved off an Aggregator that is interfered with
 	Helpless                 // the job is slow, and nothing can be done about it here
 )
 
 func (v Verdict) String() string {
-	return [...]string{"watching", "fine", "reverted", "evacuated", "helpless"}[v]
+	return [...]string{"watching", "fine", "reverted", "respread", "evacuated", "helpless"}[v]
 }
 
 // Observation is a report: what the profilers saw of a job since the last one.
@@ -459,7 +460,7 @@ type Observation struct {
 // Outcome is what follows from an observation.
 type Outcome struct {
 	Verdict    Verdict
-	Job        string // Reverted: which one; it may be another than the one that was observed
+	Job        string // which one; where it is Reverted it may be another than the one that was observed
 	Interfered []int  // Aggregators of the job that are, when it was judged to be slow
 	Change
 }
@@ -558,7 +559,7 @@ func (m *Master) Observe(job string, o Observation) (Outcome, error) {
 	}
 	if n := c.spare(p); n > 0 {
 		if got, err := c.respread(job, n); err == nil {
-			out.Verdict = Reverted
+			out.Verdict = Respread
 			out.add(got)
 			m.forget(out.Moves)
 			return out, nil

@@ -509,7 +509,9 @@ func stalls(kind results.Kind, jobs []serving, res *service.Result) []results.Fi
 }
 
 // verdicts are the changes that follow from pMaster's.
-var verdicts = map[string]service.What{"reverted": service.Reverted, "evacuated": service.Evacuated, "helpless": service.Helpless}
+var verdicts = map[string]service.What{
+	"reverted": service.Reverted, "respread": service.Respread, "evacuated": service.Evacuated, "helpless": service.Helpless,
+}
 
 // summaries are what workers reported, also of jobs that were cut short. A worker's last models have
 // all sums in them: one wrong bit in one of them stays in all models after it.

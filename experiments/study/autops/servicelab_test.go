@@ -124,6 +124,7 @@ func TestServiceObserved(t *testing.T) {
 			{Event: "migrated", T: 107.5, Job: 1, From: &one, To: &two},
 			{Event: "verdict", T: 112, Job: 1, Name: "A", Verdict: "fine"},
 			{Event: "verdict", T: 113, Job: 1, Name: "A", Verdict: "reverted", Other: "B"},
+			{Event: "verdict", T: 114, Job: 1, Name: "A", Verdict: "respread"},
 		},
 	}
 	jobs := []serving{{Job: service.Job{Name: "A", Servers: 1}}, {Job: service.Job{Name: "B", Servers: 2}}}
@@ -147,7 +148,7 @@ func TestServiceObserved(t *testing.T) {
 	}
 	wantChanges := []service.Change{
 		change(1, service.Arrived, "A"), change(5, service.Arrived, "B"), change(6, service.Disturbed, ""), change(7, service.Settled, "A"), change(7.5, service.Settled, "A"),
-		change(13, service.Reverted, "B"), change(19, service.Left, "A"), change(20, service.Left, "B"),
+		change(13, service.Reverted, "B"), change(14, service.Respread, "A"), change(19, service.Left, "A"), change(20, service.Left, "B"),
 	}
 	if !slices.Equal(got.Changes, wantChanges) {
 		t.Errorf("changes %v", got.Changes)

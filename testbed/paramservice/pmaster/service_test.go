@@ -187,6 +187,50 @@ func TestBusyProfile(t *testing.T) {
 	a.check(200)
 }
 
+// A job that is on an Aggregator again that it had left because of others has not been assigned
+// anew by its own speed: its workers are told of no such thing.
+func TestRespread(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t, func(f *farm) { f.cfg.Plan.Aggregators, f.cfg.Plan.Retry = 2, ms })
+	spec := newJob("a", 1, 100, 100)
+	spec.Servers = 2
+	a := f.submit(spec)
+	a.run(200, 20*ms)
+	a.profile(100*ms, 20*ms, 20*ms)
+	bad := a.settle()[0]
+	slow := func(at int32) float64 {
+		if at == bad {
+			return 5
+		}
+		return 1
+	}
+	a.report(100*ms, nil, 1, usual)
+	for range 10 {
+		a.report(200*ms, nil, 20, slow)
+	}
+	if e := f.wait("verdict", 1, nil); e.Verdict != "evacuated" {
+		t.Fatal(describe(e))
+	}
+	if at := a.settle(); at[0] != at[1] {
+		t.Fatalf("on %v", at)
+	}
+	a.report(100*ms, nil, 1, usual)
+	for range 10 {
+		a.report(200*ms, nil, 20, usual)
+	}
+	if e := f.wait("verdict", 2, nil); e.Verdict != "respread" {
+		t.Fatal(describe(e))
+	}
+	if at := a.settle(); at[0] == at[1] {
+		t.Errorf("on %v", at)
+	}
+	s, err := a.clients[0].Statistics(f.ctx)
+	if err != nil || len(s.Jobs) != 1 || s.Jobs[0].Profile.Reverts != 0 {
+		t.Errorf("%v: %v", s, err)
+	}
+	a.check(200)
+}
+
 // What one Aggregator had goes to another one when it crashes, and training goes on; what is
 // told is the truth.
 func TestAggregatorCrash(t *testing.T) {

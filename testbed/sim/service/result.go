@@ -112,6 +112,7 @@ const (
 	Arrived   What = iota // a job, on temporary Aggregators
 	Settled               // a job, on shared ones
 	Reverted              // a job was slow, this one was assigned anew
+	Respread              // a job was slow, and is on as many Aggregators again as before one was interfered with
 	Evacuated             // tensors left an Aggregator that is interfered with
 	Helpless              // a job is slow and nothing was to be done
 	Left                  // a job
@@ -121,12 +122,12 @@ const (
 )
 
 func (w What) String() string {
-	return [...]string{"arrived", "settled", "reverted", "evacuated", "helpless", "left", "period", "migrated", "disturbed"}[w]
+	return [...]string{"arrived", "settled", "reverted", "respread", "evacuated", "helpless", "left", "period", "migrated", "disturbed"}[w]
 }
 
 // verdicts are the changes that pMaster's verdicts make.
 var verdicts = map[paramservice.Verdict]What{
-	paramservice.Reverted: Reverted, paramservice.Evacuated: Evacuated, paramservice.Helpless: Helpless,
+	paramservice.Reverted: Reverted, paramservice.Respread: Respread, paramservice.Evacuated: Evacuated, paramservice.Helpless: Helpless,
 }
 
 // Steady is the longest time in which nothing changed: when it began, and when it ended.
