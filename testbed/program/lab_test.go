@@ -115,7 +115,7 @@ func allReducePerf(_ context.Context, _ io.Reader, stdout io.Writer) error {
 			info("CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA")
 		}
 	}
-	calls := 2*(*iterations+1) + 10
+	calls := 2*(*iterations+2) + 10
 	for i := range calls {
 		info("AllReduce: opCount %x sendbuff 0x7f00 recvbuff 0x7f80 count %d datatype 7 op 0 root 0 comm 0x55d0 [nranks=%d] stream 0x55d8", i, *to/4, n)
 		if rank == 0 && algorithm != "" {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -447,33 +448,74 @@ func RankHosts(outputs []Output) map[int]string {
 	return hosts
 }
 
-// Reduced is how many bytes nccl-tests all-reduces in all, by its source: each size so many
-// times out of place and in place, and once more each to check the result, after five of the
-// smallest and the largest to warm up; and in how many all-reduces. 0: nobody knows, of other programs.
-func (w *Workload) Reduced() (sum, calls float64) {
+// ncclCounts is how often nccl-tests all-reduces.
+type ncclCounts struct {
+	warmup, timed, checked float64
+	each                   bool // size is warmed up with; otherwise the smallest and the largest
+}
+
+// ncclSaid is where nccl-tests says it, before its table.
+var ncclSaid = regexp.MustCompile(`warmup iters: (\d+) iters: (\d+) (?:agg iters: (\d+) )?validation: (\d+)`)
+
+// counts is what the output of rank 0 says. Where it does not, not ok, it is what was asked for, as before 2.16.8.
+//
+// Each size is warmed up with since 2.16.8, of which once is the default, and five times was before. nccl-tests says its
+// version since 2.17.4.
+func (w *Workload) counts(stdout []byte) (_ ncclCounts, ok bool) {
+	m := ncclSaid.FindSubmatch(stdout)
+	if m == nil {
+		return ncclCounts{warmup: 5, timed: float64(cmp.Or(w.Iterations, 20)), checked: 1}, false
+	}
+	n := func(i int) float64 {
+		v, _ := strconv.ParseFloat(string(m[i]), 64)
+		return v
+	}
+	return ncclCounts{n(1), n(2) * max(1, n(3)), n(4), n(1) == 1 || bytes.Contains(stdout, []byte("# nccl-tests version "))}, true
+}
+
+// Reduced is how many bytes nccl-tests all-reduces in all, by its source and by what rank 0 printed, and in how many
+// all-reduces: to warm up; and each size out of place and in place, once to begin, then as often as it is timed, then as
+// often as it is checked. 0: nobody knows, of other programs.
+//
+// Source: github.com/NVIDIA/nccl-tests, src/common.cu (TimeTest, BenchTime).
+func (w *Workload) Reduced(stdout []byte) (sum, calls float64) {
 	if w.Kind != NCCL {
 		return 0, 0
 	}
-	n := cmp.Or(w.Iterations, 20)
+	c, _ := w.counts(stdout)
 	from := max(w.Size, 8)
 	to := max(w.SizeTo, from)
+	reduce := func(size int64, times float64) { sum, calls = sum+times*float64(size), calls+times }
 	for size := from; size <= to; size *= 2 {
-		sum, calls = sum+float64(2*(n+1)*int(size)), calls+float64(2*(n+1))
+		reduce(size, 2*(1+c.timed+c.checked))
+		if c.each {
+			reduce(size, c.warmup)
+		}
 	}
-	return sum + 5*float64(from+to), calls + 10
+	if !c.each {
+		reduce(from, c.warmup)
+		reduce(to, c.warmup)
+	}
+	return sum, calls
 }
 
-// recounted are arguments of nccl-tests that change how often it all-reduces, or how much.
-var recounted = regexp.MustCompile(`^(-[wnmNbefiodG]|--(warmup_iters|iters|agg_iters|run_cycles|minbytes|maxbytes|stepfactor|stepbytes|op|datatype|cudagraph)).*`)
+// recounted are arguments of nccl-tests that change how often it all-reduces, or how much; checking is the one of them
+// that its output tells.
+var (
+	recounted = regexp.MustCompile(`^(-[wnmNbefiodGc]|--(warmup_iters|iters|agg_iters|run_cycles|minbytes|maxbytes|stepfactor|stepbytes|op|datatype|cudagraph|check)).*`)
+	checking  = regexp.MustCompile(`^(-c|--check)`)
+)
 
 // headered is a size of vectors, bytes, beside which what is sent with each is a few percent: headers of packets
 // of 4 KiB, acknowledgements, and two messages of a word.
 const headered = 16 << 10
 
-// Doubt is why what the program's hosts send says nothing of how it all-reduces; empty: it does.
-func (w *Workload) Doubt() string {
-	sum, calls := w.Reduced()
-	switch i := slices.IndexFunc(w.Arguments, recounted.MatchString); {
+// Doubt is why what the program's hosts send says nothing of how it all-reduces, with what rank 0 printed; empty: it does.
+func (w *Workload) Doubt(stdout []byte) string {
+	sum, calls := w.Reduced(stdout)
+	c, said := w.counts(stdout)
+	counted := said && (c.each || c.checked <= 1) // before 2.13.7 more checks than one were one
+	switch i := slices.IndexFunc(w.Arguments, func(a string) bool { return recounted.MatchString(a) && !(counted && checking.MatchString(a)) }); {
 	case calls == 0:
 		return ""
 	case i >= 0:

@@ -63,15 +63,26 @@ func TestDoubt(t *testing.T) {
 		{Workload{Kind: NCCL, Size: 8, SizeTo: 1 << 30}, ""},
 		{Workload{Kind: NCCL}, "8 bytes in the mean"},
 		{Workload{Kind: NCCL, Size: 64, SizeTo: 4096}, "headers are as much"},
-		{Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"-c", "1", "-w", "50"}}, "argument -w"},
+		{Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"-C", "1", "-w", "50"}}, "argument -w"},
 		{Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"--iters=7"}}, "argument --iters=7"},
-		{Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"-c", "1"}}, ""},
+		{Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"-c", "1"}}, "argument -c"},
 		{Workload{Kind: Exec}, ""},
 	} {
-		if got := c.w.Doubt(); c.says == "" && got != "" || !strings.Contains(got, c.says) {
+		if got := c.w.Doubt(nil); c.says == "" && got != "" || !strings.Contains(got, c.says) {
 			t.Errorf("%+v: %q, want %q", c.w, got, c.says)
 		}
 	}
+	for out, says := range map[string]string{said(5, 20, 0): "", said(5, 20, 1): "", said(5, 20, 2): "argument -c", said(1, 20, 2): "", said(1, 20, 2)[:60]: "argument -c"} {
+		w := Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"-c", "N"}}
+		if got := w.Doubt([]byte(out)); says == "" && got != "" || !strings.Contains(got, says) {
+			t.Errorf("%s: %q, want %q", out, got, says)
+		}
+	}
+}
+
+// said is how nccl-tests says how often it all-reduces.
+func said(warmup, iterations, checks int) string {
+	return fmt.Sprintf("[1,0]<stdout>:# nThread 1 nGpus 1 minBytes 1024 maxBytes 4096 step: 2(factor) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: 0\n", warmup, iterations, checks)
 }
 
 // TestLongOutput: of a program that says more than anybody reads, what it said first is kept, and soon.
@@ -111,13 +122,29 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-// Sizes double; every one is reduced out of place and in place, and once more to be checked.
+// Sizes double; every one is reduced out of place and in place, once to begin, as often as it is timed and as often as it is
+// checked. To warm up, the smallest and the largest are; since 2.16.8, all.
 func TestReduced(t *testing.T) {
-	w := Workload{Kind: NCCL, Size: 1 << 10, SizeTo: 1 << 12, Iterations: 9}
-	if got, calls := w.Reduced(); got != 2.0*10*(1024+2048+4096)+5*(1024+4096) || calls != 3*20+10 {
-		t.Errorf("%v bytes in %v calls", got, calls)
+	const once, ends = 1024 + 2048 + 4096, 1024 + 4096
+	for _, c := range []struct {
+		out          string
+		bytes, calls float64
+	}{
+		{"", 2*(1+9+1)*once + 5*ends, 3*22 + 10},
+		{said(5, 9, 1), 2*(1+9+1)*once + 5*ends, 3*22 + 10},
+		{strings.Replace(said(5, 9, 1), "agg iters: 1 ", "", 1), 2*(1+9+1)*once + 5*ends, 3*22 + 10}, // to 2.11
+		{said(5, 9, 0), 2*(1+9)*once + 5*ends, 3*20 + 10},
+		{said(1, 9, 1), (2*(1+9+1) + 1) * once, 3 * 23},
+		{said(1, 9, 20), (2*(1+9+20) + 1) * once, 3 * 61},
+		{strings.Replace(said(1, 9, 1), "agg iters: 1", "agg iters: 4", 1), (2*(1+36+1) + 1) * once, 3 * 77},
+		{"# nccl-tests version 2.19.6 nccl-headers=22907\n" + said(3, 9, 1), (2*(1+9+1) + 3) * once, 3 * 25},
+	} {
+		w := Workload{Kind: NCCL, Size: 1 << 10, SizeTo: 1 << 12, Iterations: 9}
+		if got, calls := w.Reduced([]byte(c.out)); got != c.bytes || calls != c.calls {
+			t.Errorf("%q: %v bytes in %v calls, want %v in %v", c.out, got, calls, c.bytes, c.calls)
+		}
 	}
-	if got, _ := (&Workload{Kind: Exec}).Reduced(); got != 0 {
+	if got, _ := (&Workload{Kind: Exec}).Reduced(nil); got != 0 {
 		t.Errorf("of another program: %v bytes", got)
 	}
 }

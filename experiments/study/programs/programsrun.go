@@ -531,8 +531,12 @@ func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, longe
 	}
 	e := sharp.Evidence{Log: log, Want: sharp.TreeType(a.Tree), Asked: a.ask().Quota, Ranks: len(w.Hosts) * max(1, w.PerHost), Hosts: len(w.Hosts), Longest: longest}
 	if a.Traffic != "ignore" {
-		e.Reduced, _ = w.Reduced()
-		e.Doubt = w.Doubt()
+		var first []byte // rank 0's
+		if len(outputs) > 0 {
+			first = outputs[0].Stdout
+		}
+		e.Reduced, _ = w.Reduced(first)
+		e.Doubt = w.Doubt(first)
 		if other != "" {
 			e.Doubt = fmt.Sprintf("program %s runs on its hosts, too", other)
 		}
