@@ -22,8 +22,11 @@ type ncclRow struct {
 	unchecked    bool
 }
 
-// ncclUnits are those that a row's columns may be in.
-var ncclUnits = map[string]float64{"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "GB/s": 8e9, "MB/s": 8e6, "B": 1, "elements": 1}
+// ncclTime and ncclRate are the units that a row's columns may be in.
+var (
+	ncclTime = map[string]float64{"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
+	ncclRate = map[string]float64{"GB/s": 8e9, "MB/s": 8e6}
+)
 
 var (
 	// mpirun --tag-output puts the rank before each line.
@@ -80,7 +83,7 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 			case fields[0] == "size" && len(fields) > 3 && fields[1] == "count":
 				columns, units = fields, nil
 			case strings.HasPrefix(fields[0], "(B)") && columns != nil && units == nil:
-				units = fields
+				units = ncclUnits(columns, fields)
 			case strings.Contains(line, "Out of bounds values"):
 				end = true
 				if strings.Contains(line, "FAILED") {
@@ -118,7 +121,19 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 	return r, nil
 }
 
-// ncclRowOf is a row, once out of place and once in place. Not ok: it only looks like one.
+// ncclUnits are the units of columns, out of the line of units, which leaves out columns without one: "" of those.
+func ncclUnits(columns, line []string) []string {
+	units := make([]string, len(columns))
+	for i, c := range columns {
+		if len(line) > 0 && (slices.Contains([]string{"size", "count", "time", "cputime", "algbw", "busbw"}, c) || strings.HasPrefix(c, "i_")) {
+			units[i], line = strings.Trim(line[0], "()"), line[1:]
+		}
+	}
+	return units
+}
+
+// ncclRowOf is a row, once out of place and once in place. units are those of columns; nil: the usual ones. Not ok: it only
+// looks like one.
 func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err error) {
 	extra := len(fields) - len(columns)
 	stamp := slices.Index(columns, "timestamp")
@@ -136,33 +151,15 @@ func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err er
 	if err != nil || size < 0 {
 		return nil, false, nil
 	}
-	at := 0 // in units: those columns that have any, in order
-	unit := func(fallback string) (float64, error) {
-		u := fallback
-		if units != nil {
-			for at < len(units) && (units[at] == "(B)" || units[at] == "(elements)") {
-				at++
-			}
-			if at < len(units) {
-				u = strings.Trim(units[at], "()")
-			}
-			at++
-		}
-		f, ok := ncclUnits[u]
-		if !ok {
-			return 0, fmt.Errorf("%w: unit %q", ErrOutput, u)
-		}
-		return f, nil
-	}
 	for i, c := range columns {
 		text := fields[i]
-		fallback := ""
+		unit, known := "", ncclRate
 		switch c {
 		case "time":
 			rows = append(rows, ncclRow{size: size, inPlace: len(rows) == 1, wrong: math.NaN()})
-			fallback = "us"
+			unit, known = "us", ncclTime
 		case "algbw", "busbw":
-			fallback = "GB/s"
+			unit = "GB/s"
 		case "#wrong", "wrong", "error":
 		default:
 			continue
@@ -171,7 +168,7 @@ func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err er
 			return nil, false, fmt.Errorf("%w: column %s before any time", ErrOutput, c)
 		}
 		row := &rows[len(rows)-1]
-		if fallback == "" {
+		if unit == "" {
 			if row.unchecked = text == "N/A"; row.unchecked || c == "error" { // the largest error; what is too large, the end says
 				continue
 			}
@@ -184,9 +181,12 @@ func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err er
 		if err != nil || math.IsInf(v, 0) {
 			return nil, false, fmt.Errorf("%w: %s %q", ErrOutput, c, text)
 		}
-		factor, err := unit(fallback)
-		if err != nil {
-			return nil, false, err
+		if units != nil && units[i] != "" {
+			unit = units[i]
+		}
+		factor, ok := known[unit]
+		if !ok {
+			return nil, false, fmt.Errorf("%w: %s in %q", ErrOutput, c, unit)
 		}
 		switch v *= factor; c {
 		case "time":

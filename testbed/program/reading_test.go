@@ -93,6 +93,8 @@ func TestByHand(t *testing.T) {
 		{"nccl-new.txt", "busbw", "512MiB", 114.46 * 8e9}, // 1.5 of algbw: 4 ranks
 		{"nccl-new.txt", "algbw", "512MiB/in-place", 76.57 * 8e9},
 		{"nccl-new.txt", "latency", "128MiB", 1912.5e-6},
+		{"nccl-iterations.txt", "algbw", "512MiB/in-place", 76.57 * 8e9}, // -I 1: columns of each place have units of their own
+		{"nccl-iterations.txt", "latency", "256MiB/in-place", 3598.7e-6},
 		{"nccl-old.txt", "latency", "8B", 33.96e-6},
 		{"nccl-unchecked.txt", "latency", "1GiB", 11e-3},
 		{"nccl-wrong.txt", "sum_errors", "512MiB", 12},
