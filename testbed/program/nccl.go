@@ -275,9 +275,9 @@ func (b *ncclBool) UnmarshalJSON(text []byte) error {
 }
 
 type ncclTimes struct {
-	Time  ncclNumber  `json:"time"`
-	AlgBW ncclNumber  `json:"alg_bw"`
-	BusBW ncclNumber  `json:"bus_bw"`
+	Time  *ncclNumber `json:"time"`
+	AlgBW *ncclNumber `json:"alg_bw"`
+	BusBW *ncclNumber `json:"bus_bw"`
 	Wrong *ncclNumber `json:"nwrong"`
 }
 
@@ -306,7 +306,10 @@ func ReadNCCLJSON(text []byte) (*Reading, error) {
 			if t == nil {
 				continue
 			}
-			row := ncclRow{size: s.Size, inPlace: i == 1, time: float64(t.Time) * 1e-6, algbw: float64(t.AlgBW) * 8e9, busbw: float64(t.BusBW) * 8e9, wrong: math.NaN()}
+			if t.Time == nil || t.AlgBW == nil || t.BusBW == nil { // -C 1 has cpu_time
+				return nil, fmt.Errorf("nccl-tests -J: %w: no time, alg_bw or bus_bw of %s: with -C 1 it tells the processor's time alone", ErrOutput, SizeName(s.Size))
+			}
+			row := ncclRow{size: s.Size, inPlace: i == 1, time: float64(*t.Time) * 1e-6, algbw: float64(*t.AlgBW) * 8e9, busbw: float64(*t.BusBW) * 8e9, wrong: math.NaN()}
 			if t.Wrong != nil {
 				row.wrong = float64(*t.Wrong)
 			}
