@@ -168,6 +168,14 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 		ctx, stop = context.WithTimeoutCause(ctx, o.Limit, fmt.Errorf("not done after %v", o.Limit))
 		defer stop()
 	}
+	failed := make(chan error, len(servers)) // of servers: a client may wait for one for ever
+	for _, p := range procs[:len(servers)] {
+		go func() {
+			if <-p.over; p.err != nil {
+				failed <- p.err
+			}
+		}()
+	}
 	ended := make(chan *process)
 	for _, p := range procs[len(servers):] {
 		go func() {
@@ -185,6 +193,8 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 				err = errors.Join(err, p.err)
 				return outputs(), err
 			}
+		case err := <-failed:
+			return outputs(), err
 		case <-ctx.Done():
 			return outputs(), fmt.Errorf("%s: %w", waitingFor(procs[len(servers):]), context.Cause(ctx))
 		}

@@ -163,6 +163,7 @@ func TestRunFails(t *testing.T) {
 		{"a server that ends", []program.Command{listening(shell("s", "echo no; exit 4"), port)}, nil, program.Options{}, "exit status 4"},
 		{"a server that ends well, too early", []program.Command{listening(shell("s", "echo no"), port)}, nil, program.Options{}, "it ended before it listened"},
 		{"a server that never listens", []program.Command{listening(forever("s"), port)}, nil, program.Options{Ready: 200 * time.Millisecond}, "does not listen on port"},
+		{"a server without a port", []program.Command{shell("s", "echo no device >&2; exit 4")}, []program.Command{forever("a")}, program.Options{Limit: 5 * time.Second}, "exit status 4: no device"},
 		{"one client of two", nil, []program.Command{forever("a"), shell("b", "echo 'Failed to open device'; exit 5")}, program.Options{}, "exit status 5: Failed to open device"},
 		{"a client without an end", nil, []program.Command{forever("a"), shell("b", "true")}, program.Options{Limit: 2 * time.Second}, "a: not done after 2s"},
 		{"a file beside", nil, []program.Command{wrote}, program.Options{}, "it wrote out.json.1 in place of out.json"},
