@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// perftestColumn is a name in a header of perftest, with its unit: "BW average[MiB/sec]".
-var perftestColumn = regexp.MustCompile(`((?:BW |99% |99\.9% )?#?[A-Za-z_]\w*)(?:\[([^\]]*)\])?`)
+// perftestColumn is a name in a header of perftest, with its unit: "BW average[MiB/sec]", "MsgRate Port1[Mpps]".
+var perftestColumn = regexp.MustCompile(`((?:BW |tps |99% |99\.9% )?#?[A-Za-z_]\w*(?: Port\d)?)(?:\[([^\]]*)\])?`)
 
 // perftestUnits are to bit/s, 1/s and s. Debian's perftest 4.5 writes MB/sec for what is
 // 2^20 bytes a second all the same (its source divides by 0x100000).

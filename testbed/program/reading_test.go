@@ -103,7 +103,10 @@ func TestByHand(t *testing.T) {
 		{"perftest-debian.txt", "goodput", "64KiB", 11549.87 * 1048576 * 8},
 		{"perftest-gbits.txt", "goodput", "64KiB", 96.49e9},
 		{"perftest-gbits.txt", "message_rate", "2B", 3.569532e6},
+		{"perftest-ports.txt", "goodput", "64KiB", 196.48e9},
+		{"perftest-ports.txt", "message_rate", "64KiB", 374756},
 		{"perftest-lat.txt", "latency", "2B", 1.10e-6},
+		{"perftest-lat-duration.txt", "latency", "2B", 1.12e-6},
 		{"nccl-old.txt", "algbw", "8B", 0},
 		{"perftest-lat.txt", "latency_p99", "2B", 1.19e-6},
 		{"atp.txt", "wire_rate", "", 8000 * 16517 * 308 * 8 / 8.437}, // 38.6 Gbit/s, 35.9 of ATP's

@@ -196,13 +196,14 @@ func (w *Workload) perftest(f Flow, port int) (s, c Command) {
 				argv = append(argv, "-i", n)
 			}
 		}
-		if w.Duration > 0 && !strings.HasSuffix(w.Program()[0], "_lat") {
+		latency := slices.ContainsFunc(w.Program(), func(a string) bool { return strings.HasSuffix(a, "_lat") }) // behind numactl, too
+		if w.Duration > 0 && !latency {
 			argv = append(argv, "-D", seconds(w.Duration))
 		}
 		if w.Size > 0 {
 			argv = append(argv, "-s", strconv.FormatInt(w.Size, 10))
 		}
-		if !strings.HasSuffix(w.Program()[0], "_lat") {
+		if !latency {
 			argv = append(argv, "--report_gbits")
 		}
 		return append(append(argv, w.Arguments...), last...)

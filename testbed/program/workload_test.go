@@ -24,6 +24,7 @@ func TestCommands(t *testing.T) {
 		{Name: "udp", Kind: IPerf3, Flows: flows[:1], Duration: time.Second, UDP: true, Rate: 1e7, Port: 6000, Arguments: []string{"--tos", "8"}},
 		{Name: "bw", Kind: Perftest, Flows: flows[:1], Duration: 3 * time.Second, Size: 65536, JSON: true},
 		{Name: "lat", Kind: Perftest, Command: []string{"/opt/ib_write_lat"}, Flows: flows[:1], Duration: 3 * time.Second, Size: 2},
+		{Name: "bound", Kind: Perftest, Command: []string{"numactl", "-N", "1", "ib_write_lat"}, Flows: flows[:1], Duration: 3 * time.Second, Size: 2},
 		{Name: "mpi", Kind: NCCL, Hosts: two, Size: 8, SizeTo: 1 << 30, PerHost: 8, Iterations: 50, Env: []string{"NCCL_DEBUG=INFO", "NCCL_IB_HCA==mlx5_0"}, LaunchArgs: []string{"--allow-run-as-root"}, JSON: true},
 		{Name: "each", Kind: NCCL, Hosts: two, Size: 1 << 20, Launcher: "each", JSON: true},
 		{Name: "static", Kind: Torchrun, Hosts: two, PerHost: 4, Command: []string{"train.py", "--lr", "0.1"}},
