@@ -34,6 +34,7 @@ type iperfOutput struct {
 			Streams  int     `json:"num_streams"`
 			Duration float64 `json:"duration"`
 			Bidir    int     `json:"bidir"`
+			Reverse  int     `json:"reverse"`
 		} `json:"test_start"`
 	} `json:"start"`
 	Intervals []struct {
@@ -64,8 +65,11 @@ func ReadIPerf3(client, server []byte) (*Reading, error) {
 			return nil, fmt.Errorf("iperf3 server: %w", err)
 		}
 	}
-	if c.Start.TestStart.Bidir != 0 {
+	switch t := c.Start.TestStart; {
+	case t.Bidir != 0:
 		return nil, fmt.Errorf("iperf3: %w: both directions in one test; start two", ErrOutput)
+	case t.Reverse != 0: // the server's intervals say what it sent
+		return nil, fmt.Errorf("iperf3: %w: the other direction (-R); name the pair the other way round", ErrOutput)
 	}
 	r := &Reading{}
 	udp := c.Start.TestStart.Protocol == "UDP"

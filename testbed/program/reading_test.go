@@ -155,6 +155,19 @@ func TestFailures(t *testing.T) {
 	if _, err := ReadIPerf3(tcp[:len(tcp)/2], nil); !errors.Is(err, ErrOutput) {
 		t.Errorf("half of it: %v", err)
 	}
+	for name, bad := range map[string][]byte{
+		"-R":   bytes.Replace(tcp, []byte(`"reverse":	0`), []byte(`"reverse":	1`), 1),
+		"-C 1": []byte(`{"results": [{"size": 8, "out_of_place": {"cpu_time": 4.1, "alg_bw": 0.0, "bus_bw": 0.0, "nwrong": "0"}}], "out_of_bounds": {"count": 0, "okay": "true"}}`),
+		"nccl-tests: line 3: unexpected output: algbw in \"us\"": []byte("# size count type redop time algbw busbw #wrong\n# (B) (elements) (us) (us) (GB/s)\n8 2 float sum 1 2 3 0\n# Out of bounds values : 0 OK\n"),
+	} {
+		f := map[bool]func([]byte) (*Reading, error){true: ReadNCCLJSON, false: ReadNCCLText}[bad[0] == '{']
+		if name == "-R" {
+			f = readers["iperf3"]
+		}
+		if r, err := f(bad); !errors.Is(err, ErrOutput) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
 	if _, err := ReadPerftestJSON([]byte(`{test_info: {}, results: {MsgSize: 2, sl: 0}}`)); err == nil || !strings.Contains(err.Error(), "table") {
 		t.Errorf("JSON of QoS tests: %v", err)
 	}
