@@ -2,6 +2,7 @@ package switches
 
 import (
 	"context"
+	"io"
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
@@ -62,10 +63,7 @@ func (f *fabric) reader() collectors.Collector {
 			}
 			c := &collectors.IBSwitch{
 				Switch: sw.Name, GUID: uint64(sw.GUID), From: nic.RDMA, Ports: map[int]collectors.P4Port{},
-				Run: func(ctx context.Context, argv []string) (hosts.Output, error) { return client.Run(ctx, argv, nil) },
-				RunRoot: func(ctx context.Context, argv []string) (hosts.Output, error) {
-					return client.RunRoot(ctx, argv, nil)
-				},
+				Run: f.site.inTurn(h.Name, client.Run), RunRoot: f.site.inTurn(h.Name, client.RunRoot),
 			}
 			for _, li := range f.site.Topology.Out(sw.Name) {
 				l := f.site.Topology.Links[li]
@@ -75,6 +73,25 @@ func (f *fabric) reader() collectors.Collector {
 		}
 	}
 	return nil
+}
+
+// mostAsking is how many commands at once ask the fabric of a host: each is a session of the host's one connection, of which
+// OpenSSH allows 10 (MaxSessions), and what else is done on the host needs some.
+const mostAsking = 3
+
+// inTurn runs commands on a host, which wait while it runs mostAsking of them.
+func (s *Site) inTurn(host string, run func(context.Context, []string, io.Reader) (hosts.Output, error)) func(context.Context, []string) (hosts.Output, error) {
+	v, _ := s.asking.LoadOrStore(host, make(chan struct{}, mostAsking))
+	turn := v.(chan struct{})
+	return func(ctx context.Context, argv []string) (hosts.Output, error) {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+			return run(ctx, argv, nil)
+		case <-ctx.Done():
+			return hosts.Output{}, context.Cause(ctx)
+		}
+	}
 }
 
 // joined reports whether switches alone, of one kind, lead from one to the other.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/inabench/inabench/collectors"
@@ -47,6 +48,8 @@ type Site struct {
 	// dataplane.Options.
 	Polite func(sw string) bool
 	Mine   func(sw string) func(context.Context) error
+
+	asking sync.Map // whose turn it is at a host that asks its fabric: chan struct{} by its name
 }
 
 // kind is how switches of a kind are opened.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/inabench/inabench/inventory"
@@ -85,4 +88,72 @@ func TestKinds(t *testing.T) {
 			t.Errorf("asked %+v: %+v", sw, d)
 		}
 	}
+}
+
+// crowd is a host whose commands do not end while it is held. It counts those that run at once.
+type crowd struct {
+	hosts.Host
+	held chan struct{}
+	now  atomic.Int32
+}
+
+func (c *crowd) Run(context.Context, []string, io.Reader) (hosts.Output, error) {
+	c.now.Add(1)
+	defer c.now.Add(-1)
+	<-c.held
+	return hosts.Output{}, errors.New("no fabric")
+}
+
+// TestInTurn: a host asks its fabric of few switches at once, however many these are, since each question is a session of its
+// one connection; whoever has no more time to wait goes.
+func TestInTurn(t *testing.T) {
+	text := "version = 1\n[defaults]\nrate = \"200Gbit/s\"\n[[host]]\nname = \"h1\"\nnic = {port = \"q1/1\", rdma = \"mlx5_0:1\"}\n"
+	const many = 12
+	for i := range many {
+		text += fmt.Sprintf("[[switch]]\nname = \"q%d\"\nkind = \"quantum\"\nguid = \"%#x\"\n", i+1, i+1)
+		if i > 0 {
+			text += fmt.Sprintf("[[link]]\na = \"q%d/40\"\nb = \"q%d/41\"\n", i, i+1)
+		}
+	}
+	inv, err := inventory.Parse("lab.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		host := &crowd{held: make(chan struct{})}
+		site := &Site{Inventory: inv, Topology: inv.Topology(), Hosts: inv.Hosts, Host: func(string) hosts.Host { return host }}
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, many)
+		for _, sw := range inv.Switches {
+			x, err := Open(t.Context(), site, sw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := x.Collectors(nil, nil)
+			if err != nil || len(all) != 1 {
+				t.Fatalf("%s: %d collectors, %v", sw.Name, len(all), err)
+			}
+			go func() {
+				_, err := all[0].Collect(ctx)
+				gone <- err
+			}()
+		}
+		synctest.Wait()
+		if n := host.now.Load(); n < 1 || n > 4 {
+			t.Errorf("%d commands at once", n)
+		}
+		running := int(host.now.Load())
+		cancel()
+		for range many - running {
+			if err := <-gone; !errors.Is(err, context.Canceled) {
+				t.Errorf("who waits: %v", err)
+			}
+		}
+		close(host.held)
+		for range running {
+			if err := <-gone; err == nil || errors.Is(err, context.Canceled) {
+				t.Errorf("whose turn it was: %v", err)
+			}
+		}
+	})
 }
