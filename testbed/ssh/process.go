@@ -88,6 +88,10 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, diag io.Wr
 	err = c.await(ctx, func() error {
 		defer c.impatient("it has not answered that " + hosts.Abbreviate(argv) + " is to start")()
 		s, err := c.conn.NewSession()
+		var refused *ssh.OpenChannelError
+		if errors.As(err, &refused) {
+			err = fmt.Errorf("%w: has it too many sessions of one connection? Raise MaxSessions in its sshd_config, 10 by default", err)
+		}
 		if err != nil {
 			return c.failed(doing, err)
 		}

@@ -169,6 +169,9 @@ func TestProcessGroup(t *testing.T) {
 		"stop server":      func(t *testing.T, h *host, c *ssh.Client, p *hosts.Process, cancel context.CancelFunc) { h.down() },
 		"no session left to kill by": func(t *testing.T, h *host, c *ssh.Client, p *hosts.Process, cancel context.CancelFunc) {
 			h.Inject(sshd.NoSessions)
+			if _, err := c.Run(t.Context(), []string{"true"}, nil); err == nil || !strings.Contains(err.Error(), "MaxSessions") {
+				t.Errorf("a session more: %v", err)
+			}
 			if err := p.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
