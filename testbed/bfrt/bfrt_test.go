@@ -160,6 +160,42 @@ func TestAttach(t *testing.T) {
 	}
 }
 
+// TestResends: whoever knows the program that it attaches to deletes a job's group for resends with the job.
+func TestResends(t *testing.T) {
+	info, _, _, err := p4.BMv2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, mem := serve(t)
+	first := dial(t, s, options())
+	p := pipeline()
+	p.Info = info
+	if err := first.Push(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	b := dataplanetest.Sample()
+	b.Jobs = b.Jobs[:1]
+	if err := first.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(mem.State().Groups); n != 3 {
+		t.Fatalf("%d groups, want two and that for resends", n)
+	}
+	first.HangUp() // as who is killed
+	o := options()
+	o.Info = info
+	second := dial(t, s, o)
+	if err := second.Attach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // Keep leaves a program that is the same, if it has no jobs; routes and groups go.
 func TestKeep(t *testing.T) {
 	s, mem := serve(t)

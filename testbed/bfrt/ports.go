@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -32,6 +33,8 @@ type Options struct {
 	// which nothing brings back. nil: they are left alone.
 	Links       map[uint32]Link
 	LinkTimeout time.Duration // until all of them have a link; 0: 60 s
+	// Info is of the program that Attach finds, whose limits and groups for resends no server tells; nil: it has neither.
+	Info *p4configv1.P4Info
 }
 
 // Link is how a port is set up. Its other end must agree.

@@ -419,7 +419,11 @@ func (c *Client) Attach(ctx context.Context) error {
 	if err != nil {
 		return c.fail("read pipeline", err)
 	}
-	pipe, err := p4.NewPipeline(p4.Info())
+	info := c.opt.Info
+	if info == nil {
+		info = p4.Info()
+	}
+	pipe, err := p4.NewPipeline(info)
 	if err != nil {
 		return c.fail(op, err)
 	}

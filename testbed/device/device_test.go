@@ -27,6 +27,7 @@ import (
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/gnmi"
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/personality"
@@ -229,6 +230,27 @@ func TestBFRuntime(t *testing.T) {
 	}
 	if f := device.Facts(sw, p, c.Loaded()); f.Server != "bfrt" || f.Files["bf-rt.json"] == "" || f.DeviceConfig == "" {
 		t.Errorf("%+v", f)
+	}
+	bmv2, _, _, err := p4.BMv2() // has limits, which the server does not tell
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err = prototext.Marshal(bmv2); err != nil {
+		t.Fatal(err)
+	}
+	limited := sw
+	for path, want := range map[string]int{in("p4info.txtpb"): ina.MaxJob, filepath.Join(write(t, map[string][]byte{"p4info": text}), "p4info"): 127, "/no/such": ina.MaxJob} {
+		limited.Program.P4Info = path
+		o, err := device.Observe(t.Context(), limited, cables, dataplane.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ours, err := device.Attach(t.Context(), o); !ours || err != nil || o.Jobs() != want {
+			t.Errorf("%s: %d jobs, want %d; %v, %v", path, o.Jobs(), want, ours, err)
+		}
+		if err := o.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 	sw.Program.Blob, sw.Program.BFRT = in("p4info.txtpb"), ""
 	if _, err := device.LoadProgram(sw); !errors.Is(err, bfrt.ErrInfo) {

@@ -2,11 +2,17 @@ package device
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 
+	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/gnmi"
+	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 )
 
@@ -36,10 +42,18 @@ var servers = map[string]server{
 			return c.Cookie(), err
 		},
 		dial: func(ctx context.Context, sw inventory.Switch, cables []Cable, o dataplane.Options) (dataplane.Switch, error) {
-			return opened(bfrt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, bfrtOptions(sw, cables, o)))
+			opt, err := bfrtOptions(sw, cables, o)
+			if err != nil {
+				return nil, err
+			}
+			return opened(bfrt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, opt))
 		},
 		observe: func(sw inventory.Switch, cables []Cable, o dataplane.Options) (dataplane.Switch, error) {
-			return opened(bfrt.Observe(sw.Name, sw.Control, sw.DeviceID, bfrtOptions(sw, cables, o)))
+			opt, err := bfrtOptions(sw, cables, o)
+			if err != nil {
+				return nil, err
+			}
+			return opened(bfrt.Observe(sw.Name, sw.Control, sw.DeviceID, opt))
 		},
 	},
 }
@@ -81,9 +95,19 @@ func sdeConfig(p inventory.Program, _ string, file func(string) []byte) []byte {
 	return p4rt.SDEConfig{Program: p.Name, Binary: file(p.Binary), Context: file(p.Context)}.Marshal()
 }
 
-// bfrtOptions are those of a BFRuntime client, which finds ports by their names, and sets them up.
-func bfrtOptions(sw inventory.Switch, cables []Cable, o dataplane.Options) bfrt.Options {
+// bfrtOptions are those of a BFRuntime client, which finds ports by their names, and sets them up. The p4info may be missing,
+// as where a lab is cleaned up from a machine that has not its programs.
+func bfrtOptions(sw inventory.Switch, cables []Cable, o dataplane.Options) (bfrt.Options, error) {
 	out := bfrt.Options{Options: o}
+	if path := sw.Program.P4Info; path != "" {
+		b, err := bounded.ReadFile(path, bounded.Config)
+		if err == nil {
+			out.Info, err = p4.ParseInfo(b)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return out, blame.Switch(sw.Name, fmt.Errorf("program: %s: %w", path, err))
+		}
+	}
 	if sw.Ports != nil && o.Ports == nil {
 		out.Names = map[uint32]string{}
 	}
@@ -98,7 +122,7 @@ func bfrtOptions(sw inventory.Switch, cables []Cable, o dataplane.Options) bfrt.
 			out.Links[c.Port] = bfrt.Link{Speed: c.Rate, FEC: sw.Port.FEC, Autoneg: sw.Port.Autoneg, Lanes: sw.Port.Lanes}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // opened is a client as a switch; nil, and not a nil client, with an error.

@@ -814,7 +814,9 @@ func (s *BFRuntime) group(ctx context.Context, id uint16, e *bfrtpb.TableEntry) 
 			if err != nil {
 				return err
 			}
-			ports = append(ports, theirs)
+			if !slices.Contains(ports, theirs) { // of several nodes, with replication ids that the embedded switch does not know
+				ports = append(ports, theirs)
+			}
 		}
 	}
 	return s.switched.WriteGroup(ctx, id, ports)
