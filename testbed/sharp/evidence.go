@@ -568,7 +568,7 @@ func CheckVariable(name, value string) (problem, hint string) {
 			return "NCCL_IB_HCA=" + value + " are prefixes: mlx5_1 is mlx5_10 too", `write "NCCL_IB_HCA==` + strings.TrimPrefix(value, "^") + `", or devices in sharp`
 		}
 	case "NCCL_DEBUG":
-		if value != "INFO" && value != "TRACE" {
+		if !strings.EqualFold(value, "INFO") && !strings.EqualFold(value, "TRACE") {
 			return "without NCCL_DEBUG=INFO nothing can prove that switches added up", "leave it out: it is set to INFO"
 		}
 	case "NCCL_DEBUG_SUBSYS":

@@ -116,7 +116,7 @@ func TestCheckVariable(t *testing.T) {
 			t.Errorf("%s: %q, %q", bad, problem, hint)
 		}
 	}
-	for _, good := range []string{"NCCL_IB_HCA==mlx5_1", "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=eth0", "NCCL_ALGO=CollNetDirect,NVLS", "NCCL_ALGO=allreduce:nvls;allgather:ring", "NCCL_DEBUG_SUBSYS=ALL", "NCCL_DEBUG_SUBSYS=NET,INIT,COLL,TUNING", "NCCL_IBEXT_DISABLE=0"} {
+	for _, good := range []string{"NCCL_IB_HCA==mlx5_1", "NCCL_DEBUG=INFO", "NCCL_DEBUG=info", "NCCL_DEBUG=Trace", "NCCL_SOCKET_IFNAME=eth0", "NCCL_ALGO=CollNetDirect,NVLS", "NCCL_ALGO=allreduce:nvls;allgather:ring", "NCCL_DEBUG_SUBSYS=ALL", "NCCL_DEBUG_SUBSYS=NET,INIT,COLL,TUNING", "NCCL_IBEXT_DISABLE=0"} {
 		name, value, _ := strings.Cut(good, "=")
 		if problem, _ := CheckVariable(name, value); problem != "" {
 			t.Errorf("%s: %s", good, problem)
