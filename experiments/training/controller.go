@@ -132,7 +132,7 @@ func (p *Process) Err() error {
 func (p *Process) Place(ctx context.Context, j Job) ([]string, error) {
 	ctx, cancel := answering(ctx)
 	defer cancel()
-	from, err := p.command(controller.Command{Cmd: "submit", Submit: controller.Submission{ID: j.ID, Name: j.Name, N: j.Hosts}})
+	from, err := p.command(controller.Command{Cmd: "submit", Submit: controller.Submission{ID: j.ID, Name: j.Name, N: j.Hosts, Gain: j.Gain, Demand: j.Demand}})
 	if err != nil {
 		return nil, err
 	}

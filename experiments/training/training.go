@@ -33,6 +33,8 @@ type Job struct {
 	Steps   int64   // at least 1
 	Hosts   int
 	Submit  time.Duration // since the beginning
+
+	Gain, Demand float64 // of INA: see tree.Job
 }
 
 var (

@@ -2,7 +2,12 @@ package training
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +98,30 @@ func TestOutcome(t *testing.T) {
 	}
 	if o := (Outcome{}); o.Training().Steps != 0 {
 		t.Errorf("%+v", o)
+	}
+}
+
+// A controller is told all that it places a job by.
+func TestPlace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "submitted")
+	within(t, time.Minute, func() {
+		p, err := Start(t.Context(), nowhere{}, []string{"sh", "-c", `read -r setup; echo '{"event":"ready","ready":{"hosts":"127.0.0.1:1"}}'
+			read -r line; echo "$line" >"$0"; echo '{"event":"placed","job":7,"hosts":["h2","h1"]}'; cat >/dev/null`, file}, controller.Setup{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if on, err := p.Place(t.Context(), Job{Name: "A", ID: 7, Hosts: 2, Gain: 1.5, Demand: .25}); err != nil || !slices.Equal(on, []string{"h2", "h1"}) {
+			t.Errorf("%v, %v", on, err)
+		}
+	})
+	text, err := os.ReadFile(file)
+	var c controller.Command
+	if err = errors.Join(err, json.Unmarshal(text, &c)); err != nil {
+		t.Fatal(err)
+	}
+	if want := (controller.Submission{ID: 7, Name: "A", N: 2, Gain: 1.5, Demand: .25}); !reflect.DeepEqual(c.Submit, want) {
+		t.Errorf("%+v, want %+v", c.Submit, want)
 	}
 }
 

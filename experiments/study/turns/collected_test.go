@@ -126,9 +126,13 @@ func TestPatternErrorsScaled(t *testing.T) {
 	for _, scale := range []results.Scale{{Mode: "none", Factor: 1}, {Mode: "slow-motion", Factor: 4}, {Mode: "shrunk", Factor: 160}} {
 		for _, speed := range []float64{1, .25} {
 			o := &Operations{Batch: 4, GPUSpeed: speed}
-			jobs := []named{{Name: "A", Job: ops.Job{Pattern: &model}}}
+			jobs := []named{{Name: "A", Job: ops.Job{Pattern: &model, Hosts: 2, Steps: 1}}}
 			shrink(jobs, scale)
-			given := o.training(jobs)[0]
+			come, err := o.training(jobs, ops.PaperCost())
+			if err != nil {
+				t.Fatal(err)
+			}
+			given := come[0]
 			found := agent.Pattern{Step: given.Pattern.Step / given.Speed}
 			for _, op := range given.Pattern.Ops {
 				found.Ops = append(found.Ops, agent.Op{Start: op.Start / given.Speed, Bytes: op.Bytes})

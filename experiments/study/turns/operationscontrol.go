@@ -21,16 +21,11 @@ func (o *Operations) controller(ctx context.Context, b *study.Bench, tb *remote.
 	if err != nil {
 		return nil, err
 	}
-	setup := controller.Setup{
-		Inventory: inv, MACs: map[netip.Addr]string{}, Listen: netip.AddrPortFrom(at, 0).String(),
-		AMLog: b.Path("sharp_am.log"),
-		Place: o.Placement, Trees: o.Trees, Sharing: o.Groups, K: o.Candidates, Seed: seed,
-	}
-	if sharing != "mina" && sharing != "greedy" {
-		setup.Sharing = "exclusive"
-	}
-	if sharing == "mina" {
-		setup.Share = &controller.Share{Listen: setup.Listen, Cost: cost, Log: b.Path("sharing.jsonl")}
+	setup := o.setup(seed, sharing, cost)
+	setup.Inventory, setup.MACs, setup.Listen = inv, map[netip.Addr]string{}, netip.AddrPortFrom(at, 0).String()
+	setup.AMLog = b.Path("sharp_am.log")
+	if setup.Share != nil {
+		setup.Share.Listen, setup.Share.Log = setup.Listen, b.Path("sharing.jsonl")
 	}
 	for _, h := range inv.Hosts {
 		for _, nic := range h.NICs {
@@ -42,4 +37,16 @@ func (o *Operations) controller(ctx context.Context, b *study.Bench, tb *remote.
 		}
 	}
 	return training.Start(ctx, tb, []string{"/proc/self/exe", controllerVerb}, setup)
+}
+
+// setup is what the controller goes by, as the simulation of the same point does.
+func (o *Operations) setup(seed uint64, sharing string, cost tree.Cost) controller.Setup {
+	s := controller.Setup{Place: o.Placement, Trees: o.Trees, Sharing: o.Groups, Alpha: &o.Alpha, Options: o.options(seed)}
+	if sharing != "mina" && sharing != "greedy" {
+		s.Sharing = "exclusive"
+	}
+	if sharing == "mina" {
+		s.Share = &controller.Share{Cost: cost, PerHost: o.byHosts()}
+	}
+	return s
 }

@@ -54,6 +54,10 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 	if err != nil {
 		return point, nil, fmt.Errorf("calibrate: %w", err)
 	}
+	come, err := o.training(jobs, cost.Cost)
+	if err != nil {
+		return point, nil, err
+	}
 	point.Health = slices.Clone(cost.health)
 	mend, err := b.Sabotage(ctx)
 	if err != nil {
@@ -103,7 +107,7 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 	out, err := training.Run(ctx, training.Config{
 		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, b.Beat()), Now: b.Now,
 		Sample: func(ctx context.Context, reports []results.Sample) error { return counters.Read(ctx, reports...) },
-	}, o.training(jobs))
+	}, come)
 	ph.End = b.Now().Seconds()
 	settle(&b.Placed, ph.Start, out, control.Events(), tb.Inventory())
 	if merr := done(); err == nil {
@@ -170,10 +174,11 @@ func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost 
 	if err != nil {
 		return nil, err
 	}
-	cfg.Series = false // nobody looks at them
+	cfg.Series = false     // nobody looks at them
+	cfg.WholeGroup = false // switches and controller let jobs of a group go whose trees do not conflict
 	list := unnamed(jobs)
 	for i := range list {
-		list[i].Submit = out[i].Start.Seconds()
+		list[i].ID, list[i].Submit = int(number(i)), out[i].Start.Seconds()
 	}
 	for _, cfg.Cost = range append([]tree.Cost{cost.Cost}, cost.near...) {
 		res, err := ops.Run(ctx, cfg, list)
@@ -183,7 +188,7 @@ func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost 
 		all = append(all, res)
 	}
 	slices.SortFunc(all, func(a, b *ops.Result) int {
-		x, y := a.Score(o.Score == "hosts"), b.Score(o.Score == "hosts")
+		x, y := a.Score(o.byHosts()), b.Score(o.byHosts())
 		return cmp.Or(cmp.Compare(x.Value, y.Value), cmp.Compare(x.Evaluated, y.Evaluated))
 	})
 	return all, nil
@@ -216,7 +221,7 @@ func (o *Operations) measured(kind results.Kind, out []training.Outcome, events 
 		add("step_time", j.Name, j.JCT/float64(t.Steps))
 		add("sum_errors", j.Name, float64(wrong))
 		w := 1.0
-		if o.Score == "hosts" { // as ops.Result.Score has it
+		if o.byHosts() { // as ops.Result.Score has it
 			w = float64(j.Hosts)
 		}
 		jct, weights = jct+w*j.JCT, weights+w
@@ -256,11 +261,10 @@ func (o *Operations) predicted(jobs []named, all []*ops.Result) (figures []resul
 		add("jct", jobs[i].Name, func(res *ops.Result) float64 { return res.Jobs[i].JCT() })
 		add("step_time", jobs[i].Name, func(res *ops.Result) float64 { return res.Jobs[i].JCT() / float64(jobs[i].Steps) })
 	}
-	byHosts := o.Score == "hosts"
-	add("avg_jct", results.Cluster, func(res *ops.Result) float64 { return res.Score(byHosts).Evaluated })
+	add("avg_jct", results.Cluster, func(res *ops.Result) float64 { return res.Score(o.byHosts()).Evaluated })
 	add("ina_utilisation", results.Cluster, (*ops.Result).Utilisation)
-	add("ina_score", results.Cluster, func(res *ops.Result) float64 { return res.Score(byHosts).Value })
-	add("jct_range", results.Cluster, func(res *ops.Result) float64 { return res.Score(byHosts).Range() })
+	add("ina_score", results.Cluster, func(res *ops.Result) float64 { return res.Score(o.byHosts()).Value })
+	add("jct_range", results.Cluster, func(res *ops.Result) float64 { return res.Score(o.byHosts()).Range() })
 	return figures
 }
 
@@ -479,17 +483,25 @@ func shrink(jobs []named, scale results.Scale) {
 	}
 }
 
-// training are the jobs as ranks carry them out.
-func (o *Operations) training(jobs []named) []training.Job {
+// training are the jobs as ranks carry them out, with what INA is worth to them where all-reduces cost so much.
+func (o *Operations) training(jobs []named, cost tree.Cost) ([]training.Job, error) {
+	cfg := ops.Config{Cost: cost, GPU: o.GPUSpeed, PerHost: o.byHosts()}
 	out := make([]training.Job, len(jobs))
 	for i, j := range jobs {
 		out[i] = training.Job{
-			Name: j.Name, ID: uint16(i + 1), Pattern: patternOf(j.Pattern), Speed: o.GPUSpeed, Steps: int64(j.Steps), Hosts: j.Hosts,
+			Name: j.Name, ID: number(i), Pattern: patternOf(j.Pattern), Speed: o.GPUSpeed, Steps: int64(j.Steps), Hosts: j.Hosts,
 			Submit: time.Duration(j.Submit * float64(time.Second)),
 		}
+		var err error
+		if out[i].Gain, out[i].Demand, err = cfg.Worth(j.Job); err != nil {
+			return nil, err
+		}
 	}
-	return out
+	return out, nil
 }
+
+// number is that of a job on a testbed, by its place in the list. Candidates for its trees are drawn by it.
+func number(i int) uint16 { return uint16(i + 1) }
 
 func patternOf(p *workload.Pattern) agent.Pattern {
 	out := agent.Pattern{Step: p.Step}

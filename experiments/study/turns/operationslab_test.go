@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/training"
+	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
@@ -138,6 +140,123 @@ func TestMeasuredByHosts(t *testing.T) {
 			if i < 0 || math.Abs(figures[i].Value-want) > 1e-12 {
 				t.Errorf("score by %s: %+v, want an avg_jct of %v", score, figures, want)
 			}
+		}
+	}
+}
+
+// drawn are points of jobs that conflict, with settings.
+func drawn(t *testing.T, sets ...string) (*spec.Spec, *Operations, []named) {
+	t.Helper()
+	const text = `
+version = 1
+
+[clos]
+down = [4, 4, 4]
+up = [1, 4, 4]
+rate = "100Gbit/s"
+
+[operations]
+jobs = 40
+histogram = "mina-1"
+`
+	s, err := spec.Kinds{Kind}.Parse("drawn.toml", []byte(text), nil, sets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := s.Study().(*Operations)
+	jobs, err := o.jobs(s, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, o, jobs
+}
+
+// TestSetup: what the controller of a testbed goes by is what the simulation goes by that predicts, whatever an experiment
+// says of it.
+func TestSetup(t *testing.T) {
+	for _, set := range []string{
+		"operations.alpha=2", "operations.alpha=0", "operations.weighted=true", "operations.groups=merged", "operations.candidates=2",
+		"operations.score=hosts", "operations.placement=random", "operations.trees=first", "operations.sharing=greedy",
+	} {
+		s, o, jobs := drawn(t, set)
+		cfg, err := o.config(s, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		setup := o.setup(7, o.Sharing, cfg.Cost)
+		var got mina.Config
+		got.Options = setup.Options
+		if err := got.Named(setup.Place, setup.Trees, setup.Sharing, *setup.Alpha, setup.Options.Seed); err != nil {
+			t.Fatal(err)
+		}
+		if got.Options != cfg.Cluster.Options || got.Trees != cfg.Cluster.Trees || !reflect.DeepEqual(got.Place, cfg.Cluster.Place) {
+			t.Errorf("%s: by %+v, simulated with %+v", set, got, cfg.Cluster)
+		}
+		if share := setup.Share; (share != nil) != (o.Sharing == "mina") || share != nil && (share.PerHost != cfg.PerHost || share.Cost != cfg.Cost) {
+			t.Errorf("%s: shared by %+v, simulated with %+v", set, share, cfg)
+		}
+		come, err := o.training(jobs, cfg.Cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, j := range jobs {
+			p, err := cfg.Steps(j.Pattern, j.Hosts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gain := p.Step(false)/p.Step(true) - 1
+			if cfg.PerHost {
+				gain *= float64(j.Hosts)
+			}
+			if come[i].Gain != gain || come[i].Demand != p.Demand() {
+				t.Errorf("%s: job %s gains %v and needs %v, want %v and %v", set, j.Name, come[i].Gain, come[i].Demand, gain, p.Demand())
+			}
+		}
+	}
+}
+
+// TestAgainAsItWas: jobs are simulated with the numbers by which a testbed drew candidates for their trees, and by the rivals
+// that its controller names.
+func TestAgainAsItWas(t *testing.T) {
+	for _, sets := range [][]string{{"operations.candidates=1"}, {"operations.trees=first-idle", "clos.exclusive=switch"}} {
+		s, o, jobs := drawn(t, sets...)
+		cfg, err := o.config(s, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		simulated := func(cfg ops.Config, jobs []ops.Job) []ops.Outcome {
+			res, err := ops.Run(t.Context(), cfg, jobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range res.Jobs {
+				res.Jobs[i].ID = 0
+			}
+			return res.Jobs
+		}
+		other := simulated(cfg, unnamed(jobs))
+		come, err := o.training(jobs, cfg.Cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := unnamed(jobs)
+		for i := range list {
+			list[i].ID = int(come[i].ID)
+		}
+		cfg.WholeGroup = false
+		want := simulated(cfg, list)
+		if reflect.DeepEqual(want, other) {
+			t.Errorf("%v: it is all the same: this is not the case that the test is about", sets)
+		}
+		all, err := o.again(t.Context(), s, 1, calibrated{Cost: cfg.Cost}, jobs, make([]training.Outcome, len(jobs)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range all[0].Jobs {
+			all[0].Jobs[i].ID = 0
+		}
+		if !reflect.DeepEqual(all[0].Jobs, want) {
+			t.Errorf("%v: simulated otherwise", sets)
 		}
 	}
 }

@@ -33,14 +33,23 @@ func (o *Operations) config(s *spec.Spec, seed uint64) (ops.Config, error) {
 	if err := minaCluster(s, c); err != nil {
 		return cfg, err
 	}
-	c.Options = tree.Options{K: o.Candidates, Seed: seed, Weighted: o.Weighted}
-	if o.Groups == "merged" {
-		c.Options.Load = 1
-	}
-	cfg.PerHost = o.Score == "hosts"
+	c.Options = o.options(seed)
+	cfg.PerHost = o.byHosts()
 	cfg.WholeGroup = o.Trees == "first-idle" // as its authors' code has it
 	return cfg, c.Named(o.Placement, o.Trees, o.Groups, o.Alpha, seed)
 }
+
+// options are how trees are built, but for who joins groups.
+func (o *Operations) options(seed uint64) tree.Options {
+	t := tree.Options{K: o.Candidates, Seed: seed, Weighted: o.Weighted}
+	if o.Groups == "merged" {
+		t.Load = 1
+	}
+	return t
+}
+
+// byHosts is whether a job counts as often as it has hosts.
+func (o *Operations) byHosts() bool { return o.Score == "hosts" }
 
 // minaCluster says what fat-tree the jobs run on.
 func minaCluster(s *spec.Spec, c *mina.Config) error {
@@ -293,7 +302,7 @@ func scores(score ops.Score) (out []results.Figure) {
 
 // figures are what a simulation came to.
 func (o *Operations) figures(s *spec.Spec, cfg ops.Config, jobs []named, res *ops.Result, curves []results.Curve) []results.Figure {
-	out := scores(res.Score(o.Score == "hosts"))
+	out := scores(res.Score(o.byHosts()))
 	add := func(metric string, v float64) {
 		if !math.IsNaN(v) {
 			out = append(out, study.Exactly(metric, results.Cluster, results.Simulated, v))

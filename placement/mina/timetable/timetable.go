@@ -43,8 +43,9 @@ type Job struct {
 
 // Snapshot is the state of a group.
 type Snapshot struct {
-	Cost tree.Cost
-	Jobs []Job
+	Cost    tree.Cost
+	PerHost bool // a job counts in the rule as often as it has hosts
+	Jobs    []Job
 }
 
 // ErrSnapshot is an error of New.
@@ -89,6 +90,9 @@ func New(s *Snapshot, me int) (*Timetable, error) {
 			return nil, fmt.Errorf("%w: job %d: step %v s of %d operations, began %v s ago, ends in %v s", ErrSnapshot, from.ID, p.Step(true), n, from.Began, from.Ends)
 		}
 		j.State = tree.State{Pattern: p, Began: -from.Began, Running: from.Running, INA: from.INA, Ends: from.Ends}
+		if s.PerHost {
+			j.Weight = float64(from.Hosts)
+		}
 		j.ops, j.end = from.Next, from.Steps*n
 		switch {
 		case n == 0:

@@ -299,3 +299,16 @@ func BenchmarkAsk(b *testing.B) {
 		})
 	}
 }
+
+// Of two jobs that want the same at once and gain alike, the one with more hosts has it where a job counts as often as it has.
+func TestPerHost(t *testing.T) {
+	few, many := Job{Hosts: 2, Step: 1, Ops: []tree.Op{{Bytes: 10}}}, Job{Hosts: 4, Step: 1, Ops: []tree.Op{{Bytes: 10}}}
+	for _, perHost := range []bool{false, true} {
+		s := &Snapshot{Cost: tree.Cost{Bandwidth: 1, Ratio: 2}, PerHost: perHost, Jobs: []Job{few, many}}
+		for me, want := range []bool{!perHost, perHost} {
+			if ina, _, ok := table(t, s, me).Ask(0); ina != want || !ok {
+				t.Errorf("by hosts %v, job %d: %v, want %v", perHost, me, ina, want)
+			}
+		}
+	}
+}

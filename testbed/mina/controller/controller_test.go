@@ -540,6 +540,9 @@ func TestMainRefuses(t *testing.T) {
 		{line(func(s *controller.Setup) { s.Place = "best" }), `place: "best"`},
 		{line(func(s *controller.Setup) { s.Trees = "best" }), `trees: "best"`},
 		{line(func(s *controller.Setup) { s.Sharing = "best" }), `sharing: "best"`},
+		{line(func(s *controller.Setup) { s.Alpha = new(5.0) }), "alpha 5, not 0 to 4"},
+		{line(func(s *controller.Setup) { s.Options.K = -1 }), "k = -1"},
+		{line(func(s *controller.Setup) { s.Options.Load = -1 }), "load -1"},
 		{line(func(s *controller.Setup) { s.AMLog = t.TempDir() }), "is a directory"},
 		{line(func(s *controller.Setup) { s.Listen = "nowhere" }), "listen"},
 	} {

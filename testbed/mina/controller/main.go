@@ -43,8 +43,10 @@ type Setup struct {
 	Place   string `json:"place,omitempty"`   // "minimal" (MINA's, and the default), "first-fit", "consolidate" or "random"
 	Trees   string `json:"trees,omitempty"`   // "mina" (the default), "first" or "first-idle"
 	Sharing string `json:"sharing,omitempty"` // who joins groups: "apart" (default), "together", "merged" or "exclusive"
-	K       int    `json:"k,omitempty"`       // candidate trees of a job; 0: all
-	Seed    uint64 `json:"seed,omitempty"`
+	// Alpha is of minimal placement; nil: the paper's.
+	Alpha *float64 `json:"alpha,omitempty"`
+	// Options are of Trees, but for who joins groups, which Sharing says. Random placement has their seed.
+	Options tree.Options `json:"options,omitzero"`
 
 	// Share is the sharing controller; nil: none, and jobs ask for INA as they like.
 	Share *Share `json:"share,omitempty"`
@@ -56,6 +58,7 @@ type Setup struct {
 type Share struct {
 	Listen  string        `json:"listen,omitempty"` // for hosts; empty: any port of the loopback
 	Cost    tree.Cost     `json:"cost"`             // of all-reduces
+	PerHost bool          `json:"per_host,omitempty"`
 	Silence time.Duration `json:"silence,omitempty"`
 	Log     string        `json:"log,omitempty"` // file that its log is appended to; empty: none
 }
@@ -79,8 +82,11 @@ type Command struct {
 
 // allocation is what the setup says of algorithms.
 func (s *Setup) allocation() (mina.Config, error) {
-	a := mina.Config{Options: tree.Options{K: s.K, Seed: s.Seed}}
-	return a, a.Named(s.Place, s.Trees, s.Sharing, fragment.DefaultAlpha, s.Seed)
+	a, alpha := mina.Config{Options: s.Options}, fragment.DefaultAlpha
+	if s.Alpha != nil {
+		alpha = *s.Alpha
+	}
+	return a, a.Named(s.Place, s.Trees, s.Sharing, alpha, s.Options.Seed)
 }
 
 // maxLine bounds a line on stdin, bytes: an inventory of a thousand hosts has 300 kB.
@@ -196,7 +202,7 @@ func openLog(path string) (*os.File, error) {
 // and what ends it.
 func (p *process) share(s Share) (tell func([]Group), addr string, end func(), err error) {
 	cfg := sharing.ControllerConfig{
-		Listen: s.Listen, Cost: s.Cost, Silence: s.Silence,
+		Listen: s.Listen, Cost: s.Cost, PerHost: s.PerHost, Silence: s.Silence,
 		Out: func(job uint32, run uint64, why string) {
 			p.emit(Event{Event: "out", Job: uint16(job), Error: fmt.Sprintf("run %d: %s", run, why)})
 		},

@@ -19,7 +19,9 @@ import (
 type ControllerConfig struct {
 	Listen string    // host:port; port 0: any
 	Cost   tree.Cost // of all-reduces: nominal, in timetables
-	Epoch  uint64    // greater each time a controller starts; 0: the time in ns
+	// PerHost has a job count in the sharing rule as often as it has hosts.
+	PerHost bool
+	Epoch   uint64 // greater each time a controller starts; 0: the time in ns
 
 	Times commit.Times // the zero value: commit.Default
 	// Silence is for how long a host may not report until its job is taken out of its
@@ -391,7 +393,7 @@ func (c *Controller) peers(g *group, job uint32) []string {
 
 // state is what the hosts are to take over: where all jobs are that are locked.
 func (c *Controller) state(g *group, ready []commit.Ready) string {
-	s := timetable.Snapshot{Cost: c.cfg.Cost}
+	s := timetable.Snapshot{Cost: c.cfg.Cost, PerHost: c.cfg.PerHost}
 	index := map[uint32]int{}
 	for _, r := range ready {
 		if r.Rank != 0 {

@@ -289,7 +289,7 @@ func (e *engine) place() error {
 		j, p, o := &e.jobs[i], e.patterns[i], &e.result.Jobs[i]
 		weight := e.cfg.weight(j)
 		began := e.clock()
-		hosts, err := e.alloc.Place(j.ID, j.Hosts, weight*(p.without/p.with-1), p.Demand())
+		hosts, err := e.alloc.Place(j.ID, j.Hosts, e.cfg.gain(j, p.without, p.with), p.Demand())
 		if errors.Is(err, fragment.ErrNoRoom) {
 			break
 		}

@@ -121,6 +121,24 @@ func (cfg *Config) weight(j *Job) float64 {
 	return 1
 }
 
+// gain is what INA is worth to a job whose steps take so long without it and with it; see tree.Job.
+func (cfg *Config) gain(j *Job, without, with float64) float64 {
+	return cfg.weight(j) * (without/with - 1)
+}
+
+// Worth is the Gain and the Demand of a job; see tree.Job.
+func (cfg Config) Worth(j Job) (gain, demand float64, err error) {
+	if err := errors.Join(cfg.check(), admit([]Job{j}, j.Hosts)); err != nil {
+		return 0, 0, err
+	}
+	known, err := cfg.patterns([]Job{j})
+	if err != nil {
+		return 0, 0, err
+	}
+	p := &known[j.Pattern][min(j.Hosts, 2)-1]
+	return cfg.gain(&j, p.without, p.with), p.Demand(), nil
+}
+
 // pattern is what a simulation knows of a model on one host or several.
 type pattern struct {
 	*tree.Pattern
