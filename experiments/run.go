@@ -182,7 +182,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	}
 	for i := range points {
 		p := &points[i]
-		p.Times = most
+		p.Times, p.On = most, o.Driver
 		if o.Standing != nil {
 			if err := o.Standing.suits(p.Spec); err != nil {
 				return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)

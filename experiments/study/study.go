@@ -7,6 +7,7 @@
 package study
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -155,8 +156,12 @@ func (p *Placed) Keep(names map[string]string, got []results.Sample) {
 type Planned struct {
 	spec.Point
 	Plan  *placement.Plan
-	Times int // how often it is done; 0: as often as its spec says
+	Times int    // how often it is done; 0: as often as its spec says
+	On    string // the driver; "": nobody has said yet
 }
+
+// UpTo is how often the point is done, at most.
+func (p *Planned) UpTo() int { return cmp.Or(p.Times, p.Spec.Measure.UpTo()) }
 
 // Has says whether the point has all of the labels.
 func (p *Planned) Has(labels []string) bool { return results.Labelled(p.Labels, labels) }

@@ -24,10 +24,13 @@ import (
 	"github.com/inabench/inabench/testbed/agent"
 )
 
+// MostJobs is how many a run has at most: their numbers have 12 bits.
+const MostJobs = 4095
+
 // Job is one that comes.
 type Job struct {
 	Name    string
-	ID      uint16 // 1..4095, unique
+	ID      uint16 // 1..MostJobs, unique
 	Pattern agent.Pattern
 	Speed   float64 // of its GPUs, over those that the pattern was measured on
 	Steps   int64   // at least 1
@@ -210,8 +213,8 @@ func check(inv *inventory.Inventory, jobs []Job) error {
 			return fmt.Errorf("job %s: %w: it asks for %d hosts, and there are %d", j.Name, ErrJob, j.Hosts, len(inv.Hosts))
 		case j.Steps < 1:
 			return fmt.Errorf("job %s: %w: %d steps", j.Name, ErrJob, j.Steps)
-		case j.ID < 1 || j.ID > 4095:
-			return fmt.Errorf("job %s: %w: its number %d is not within 1 to 4095", j.Name, ErrJob, j.ID)
+		case j.ID < 1 || j.ID > MostJobs:
+			return fmt.Errorf("job %s: %w: its number %d is not within 1 to %d", j.Name, ErrJob, j.ID, MostJobs)
 		case taken:
 			return fmt.Errorf("job %s: %w: it has the number of job %s", j.Name, ErrJob, other)
 		}

@@ -254,12 +254,28 @@ func (t *Training) congested(s *spec.Spec, e *titan.CongestedError) string {
 
 // Ready implements study.Study.
 func (t *Training) Ready(p study.Planned) error {
-	_, err := t.occupy(p.Spec, p.Spec.Measure.Seed)
-	return err
+	repeats := 1
+	if len(t.Background) == 0 { // each draws others' GPUs
+		repeats = p.UpTo()
+	}
+	for i := range repeats {
+		if _, err := t.occupy(p.Spec, p.Spec.Measure.Seed+uint64(i)); err != nil {
+			if i > 0 {
+				err = fmt.Errorf("repeat %d: %w", i+1, err)
+			}
+			return err
+		}
+	}
+	return nil
 }
 
-// Supports implements study.Study: every driver can.
-func (t *Training) Supports(string) error { return nil }
+// Supports implements study.Study: every driver can, as far as ranks can be told apart.
+func (t *Training) Supports(driver string) error {
+	if driver != "sim" && t.Workers > placement.MaxWorkers {
+		return fmt.Errorf("a job of %d workers: on a testbed it has %d at most: %w", t.Workers, placement.MaxWorkers, errors.ErrUnsupported)
+	}
+	return nil
+}
 
 // scheduled is what predicts: the schedule of the collective on transfers as calibrated.
 const scheduled = "schedule"

@@ -260,3 +260,39 @@ func TestTrainingCalibratedFor(t *testing.T) {
 		seen[key] = set
 	}
 }
+
+// A repeat that draws others where no room is left for the job is found before the first one runs.
+func TestTrainingReady(t *testing.T) {
+	text := strings.Replace(smallTraining, "background = [1, 1]\n", "max_background = 2\n", 1)
+	s, err := spec.Kinds{Kind}.Parse("training.toml", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := s.Study().(*Training)
+	fits := func(seed uint64) bool {
+		_, err := o.occupy(s, seed)
+		return err == nil
+	}
+	for !fits(s.Measure.Seed) || fits(s.Measure.Seed+1) {
+		s.Measure.Seed++
+	}
+	for times, want := range map[int]string{1: "", 2: "repeat 2: ", 3: "repeat 2: "} {
+		err := o.Ready(study.Planned{Point: spec.Point{Spec: s}, Times: times})
+		var infeasible *placement.InfeasibleError
+		if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), want) || !errors.As(err, &infeasible)) {
+			t.Errorf("%d repeats: %v, want %s", times, err, want)
+		}
+	}
+}
+
+// More ranks than a testbed tells apart are only simulated.
+func TestTrainingSupports(t *testing.T) {
+	for driver, most := range map[string]int{"netns": 64, "lab": 64, "sim": 1000} {
+		for workers, can := range map[int]bool{most: true, 65: driver == "sim"} {
+			err := (&Training{Workers: workers}).Supports(driver)
+			if (err == nil) != can || err != nil && !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%d workers on %s: %v", workers, driver, err)
+			}
+		}
+	}
+}

@@ -272,7 +272,7 @@ func (t *Trace) Ready(p study.Planned) error {
 	}
 	repeats := 1 // if there is one draw of blocks, there are others
 	if t.Resample == windows {
-		repeats = cmp.Or(p.Times, s.Measure.UpTo())
+		repeats = p.UpTo()
 	}
 	for i := range repeats {
 		if _, err := t.again(tr, scale, s, s.Measure.Seed+uint64(i)); err != nil {

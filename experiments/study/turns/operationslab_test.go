@@ -2,16 +2,21 @@ package turns
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/training"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/results"
@@ -257,6 +262,45 @@ func TestAgainAsItWas(t *testing.T) {
 		}
 		if !reflect.DeepEqual(all[0].Jobs, want) {
 			t.Errorf("%v: simulated otherwise", sets)
+		}
+	}
+}
+
+// TestReady: what no repeat, or no testbed, could have is refused before anything runs.
+func TestReady(t *testing.T) {
+	big := []string{"clos.down=[16, 16]", "clos.up=[1, 16]", "operations.histogram=mina-0", "operations.jobs=1", "operations.steps=[1, 1]"}
+	hosts := func(s *spec.Spec, o *Operations, seed uint64) int {
+		jobs, err := o.jobs(s, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return jobs[0].Hosts
+	}
+	s, o, _ := drawn(t, big...)
+	seed := uint64(1)
+	for hosts(s, o, seed) > placement.MaxWorkers || hosts(s, o, seed+1) <= placement.MaxWorkers {
+		seed++
+	}
+	at := fmt.Sprintf("measure.seed=%d", seed)
+	for _, c := range []struct {
+		name, driver string
+		times        int
+		sets         []string
+		want         string // in the error; empty: none
+	}{
+		{"one repeat", "netns", 1, append(big, at), ""},
+		{"more of them", "netns", 2, append(big, at), "repeat 2: job 0 of 128 hosts: on a testbed it has 64 at most"},
+		{"as many as the text says", "lab", 0, append(big, at, "measure.repeats=2"), "repeat 2: job 0 of 128 hosts"},
+		{"simulated", "sim", 2, append(big, at), ""},
+		{"too few hosts", "sim", 2, append(big, at, "clos.down=[8, 8]", "clos.up=[1, 8]"), "repeat 2: job 0 wants 128 hosts, and there are 64"},
+		{"many jobs", "netns", 1, []string{"operations.jobs=4096"}, "4096 jobs: on a testbed there are 4095 at most"},
+		{"many jobs, simulated", "sim", 1, []string{"operations.jobs=4096"}, ""},
+	} {
+		s, o, _ := drawn(t, c.sets...)
+		err := o.Ready(study.Planned{Point: spec.Point{Spec: s}, Times: c.times, On: c.driver})
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) ||
+			strings.Contains(c.want, "on a testbed") && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
 	}
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/placement/mina/tree"
@@ -222,8 +224,36 @@ func (o *Operations) beat(s *spec.Spec, scale results.Scale) time.Duration {
 
 // Ready implements study.Study.
 func (o *Operations) Ready(p study.Planned) error {
-	_, err := o.jobs(p.Spec, p.Spec.Measure.Seed)
-	return err
+	repeats := 1
+	if len(o.Table) == 0 && o.From == "" { // each draws its jobs
+		repeats = p.UpTo()
+	}
+	for i := range repeats {
+		jobs, err := o.jobs(p.Spec, p.Spec.Measure.Seed+uint64(i))
+		if err == nil && p.On != "" && p.On != "sim" {
+			err = runnable(jobs)
+		}
+		if err != nil {
+			if i > 0 {
+				err = fmt.Errorf("repeat %d: %w", i+1, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// runnable reports jobs that no testbed runs, as it cannot tell them or their ranks apart.
+func runnable(jobs []named) error {
+	if n := len(jobs); n > training.MostJobs {
+		return fmt.Errorf("%d jobs: on a testbed there are %d at most: %w", n, training.MostJobs, errors.ErrUnsupported)
+	}
+	for _, j := range jobs {
+		if j.Hosts > placement.MaxWorkers {
+			return fmt.Errorf("job %s of %d hosts: on a testbed it has %d at most: %w", j.Name, j.Hosts, placement.MaxWorkers, errors.ErrUnsupported)
+		}
+	}
+	return nil
 }
 
 // Simulate implements study.Study.
