@@ -323,7 +323,9 @@ type measuredAlone struct {
 // standalone measures how long an iteration of a job takes alone. With an error the point has what was wrong.
 func (l *serviceLab) standalone(ctx context.Context, j serving) (measuredAlone, error) {
 	l.Status("measure "+j.Model+" alone", 0)
-	ref, err := measureAlone(j.Model, l.cfg.Static, func(static bool) (time.Duration, []results.Trouble, error) { return l.mean(ctx, j, static) })
+	ref, err := measureAlone(j.Model, l.cfg.Static, func(static bool, about time.Duration) (time.Duration, []results.Trouble, error) {
+		return l.mean(ctx, j, static, about)
+	})
 	if err != nil {
 		l.point.Health = append(l.point.Health, ref.health...)
 	}
@@ -331,11 +333,12 @@ func (l *serviceLab) standalone(ctx context.Context, j serving) (measuredAlone, 
 }
 
 // measureAlone measures how long an iteration of a model takes alone, with servers of its own and, unless that is how the
-// experiment has it, on a service. Each is measured again where the machine has spoilt it; see study.Calibrate.
-func measureAlone(model string, static bool, mean func(static bool) (time.Duration, []results.Trouble, error)) (ref measuredAlone, err error) {
+// experiment has it, on a service. Each is measured again where the machine has spoilt it; see study.Calibrate. On a service
+// mean is told about how long an iteration takes.
+func measureAlone(model string, static bool, mean func(static bool, about time.Duration) (time.Duration, []results.Trouble, error)) (ref measuredAlone, err error) {
 	measure := func(static bool) (took time.Duration) {
 		health, failed := study.Calibrate(func() (troubles []results.Trouble, err error) {
-			took, troubles, err = mean(static)
+			took, troubles, err = mean(static, ref.static)
 			return troubles, err
 		})
 		for i := range health {
@@ -359,11 +362,12 @@ func undisturbed(cfg service.Config) service.Config {
 	return cfg
 }
 
-// mean is how long an iteration of a job takes, when nothing changes any more, and why that may be wrong.
-func (l *serviceLab) mean(ctx context.Context, j serving, static bool) (time.Duration, []results.Trouble, error) {
+// mean is how long an iteration of a job takes, when nothing changes any more, and why that may be wrong. On a service
+// iterations take about so long.
+func (l *serviceLab) mean(ctx context.Context, j serving, static bool, about time.Duration) (time.Duration, []results.Trouble, error) {
 	j.Arrive, j.Stay, j.Iterations = 0, 0, 2+l.cfg.Profile
 	if !static {
-		j.Iterations += settling + l.cfg.Profile
+		j.Iterations += settling + l.cfg.Profile + untilReported(about)
 	}
 	jobs := []serving{j}
 	quiet := *l
@@ -376,7 +380,28 @@ func (l *serviceLab) mean(ctx context.Context, j serving, static bool) (time.Dur
 	if out.Jobs[0].Profiled == 0 && !static {
 		return 0, health, fmt.Errorf("job %s: pMaster had no profile of it after %d iterations", j.Name, j.Iterations)
 	}
-	return observed(jobs, out).Jobs[0].Mean(j.Iterations-l.cfg.Profile, j.Iterations), health, nil
+	seen := observed(jobs, out).Jobs[0]
+	if !static {
+		health = append(health, unsettled(seen.Iterations, j.Iterations-l.cfg.Profile, out.Jobs[0].Profiled-out.Begin)...)
+	}
+	return seen.Mean(j.Iterations-l.cfg.Profile, j.Iterations), health, nil
+}
+
+// untilReported is how many iterations of about such a length there are until all Aggregators have reported for certain.
+func untilReported(about time.Duration) int {
+	return int(2 * reports / max(about, reports/mostUnreported))
+}
+
+// mostUnreported bounds untilReported: iterations of less than half a millisecond are not waited for.
+const mostUnreported = 1000
+
+// unsettled is the trouble of iterations from a number on that were to be measured when nothing changes any more, where tensors
+// may still have moved then: the profile came too late.
+func unsettled(its []service.Iteration, from int, profiled time.Duration) []results.Trouble {
+	if before := from - settling; before > 0 && before <= len(its) && profiled <= its[before-1].End {
+		return nil
+	}
+	return []results.Trouble{{Where: "pMaster", What: fmt.Sprintf("had the profile later than %d iterations before those that were measured", settling), Fatal: true}}
 }
 
 // observed is what was seen, as the simulator says it. Time counts from the beginning.

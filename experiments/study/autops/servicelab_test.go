@@ -330,8 +330,11 @@ func TestServiceAloneAgain(t *testing.T) {
 		{"once, and then it is lost", false, map[int]bool{1: true}, lost, "sdd", 0},
 	} {
 		calls := ""
-		ref, err := measureAlone("alexnet", c.static, func(static bool) (time.Duration, []results.Trouble, error) {
+		ref, err := measureAlone("alexnet", c.static, func(static bool, about time.Duration) (time.Duration, []results.Trouble, error) {
 			n := len(calls)
+			if s := strings.LastIndex(calls, "s") + 1; !static && about != time.Duration(s) {
+				t.Errorf("%s: an iteration takes about %d, want what was measured last, %d", c.name, about, s)
+			}
 			calls += map[bool]string{true: "s", false: "d"}[static]
 			var troubles []results.Trouble
 			if c.spoilt[n] {
@@ -356,6 +359,32 @@ func TestServiceAloneAgain(t *testing.T) {
 		}
 		if s := strings.LastIndex(calls, "s") + 1; err == nil && (ref.static != time.Duration(s) || ref.own != time.Duration(len(calls))) {
 			t.Errorf("%s: %+v, want what was measured last", c.name, ref.standalone)
+		}
+	}
+}
+
+// What a job takes alone is of iterations that began when its tensors had moved: as many are waited for as Aggregators need to
+// report, and where the profile came late for all that, it does not count.
+func TestServiceUnsettled(t *testing.T) {
+	for about, want := range map[time.Duration]int{0: 2000, time.Microsecond: 2000, 25 * time.Millisecond: 40, 500 * time.Millisecond: 2, 3 * time.Second: 0} {
+		if got := untilReported(about); got != want {
+			t.Errorf("%d iterations of %v, want %d", got, about, want)
+		}
+	}
+	its := make([]service.Iteration, 20)
+	for i := range its {
+		its[i].End = time.Duration(i+1) * time.Second
+	}
+	for _, c := range []struct {
+		from     int
+		profiled time.Duration
+		late     bool
+	}{
+		{10, 0, false}, {10, 6 * time.Second, false}, {10, 6*time.Second + 1, true}, {10, 15 * time.Second, true}, {3, time.Second, true}, {40, time.Second, true},
+	} {
+		troubles := unsettled(its, c.from, c.profiled)
+		if got := len(troubles) > 0; got != c.late || got && !troubles[0].Fatal {
+			t.Errorf("measured from iteration %d on, profiled at %v: %v", c.from, c.profiled, troubles)
 		}
 	}
 }
