@@ -149,8 +149,9 @@ func (r *runner) watch(ctx context.Context) {
 type server struct {
 	*process
 	Aggregator
-	job     *job                // whose own it is; nil: an Aggregator
-	runs    map[control.Key]int // aggregations, by its last report
+	job     *job                   // whose own it is; nil: an Aggregator
+	runs    map[control.Key]int    // aggregations, by its last report
+	turns   map[control.Key][3]int // of requests, as Turns has them; those of jobs that have left are not told any more
 	address string
 }
 
@@ -162,7 +163,7 @@ func (r *runner) newServer(id int32, own *job) *server {
 	if own != nil {
 		name = fmt.Sprintf("server %d of job %s", len(own.servers), own.Name)
 	}
-	s := &server{process: &process{r: r, Talk: hosts.NewTalk(name, host)}, job: own, runs: map[control.Key]int{}}
+	s := &server{process: &process{r: r, Talk: hosts.NewTalk(name, host)}, job: own, runs: map[control.Key]int{}, turns: map[control.Key][3]int{}}
 	s.ID, s.Host, s.From, s.Tensors = id, host, r.Now(), map[control.Key]time.Duration{}
 	r.aggs = append(r.aggs, s)
 	return s
@@ -212,18 +213,18 @@ func (s *server) take(ctx context.Context, e *node.Event) error {
 			return s.Named(fmt.Errorf("cycle that cannot be: %s", e.Stats.Unfit))
 		}
 		s.Stats = *e.Stats
-		var turns [3]int
 		for _, t := range e.Stats.Tensors {
 			s.Tensors[t.Key] = max(s.Tensors[t.Key], t.Busy)
 			if t.Runs > s.runs[t.Key] {
 				s.runs[t.Key], s.r.holds[t.Key] = t.Runs, s
 			}
-			turns[0] += t.Runs - t.Spare - t.Postponed
-			turns[1] += t.Spare
-			turns[2] += t.Postponed
+			s.turns[t.Key] = [3]int{t.Runs - t.Spare - t.Postponed, t.Spare, t.Postponed}
 		}
-		for i := range turns { // those of jobs that have left are not told any more
-			s.Turns[i] = max(s.Turns[i], turns[i])
+		s.Turns = [3]int{}
+		for _, turns := range s.turns {
+			for i, n := range turns {
+				s.Turns[i] += n
+			}
 		}
 		s.Stats.Tensors = nil
 	}
