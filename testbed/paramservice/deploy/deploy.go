@@ -47,7 +47,7 @@ type Config struct {
 
 	Aggregators []string      // hosts for Aggregators, or servers
 	Workers     []string      // hosts for workers, one each
-	Report      time.Duration // between an Aggregator's reports
+	Report      time.Duration // between an Aggregator's reports, and between a worker's signs of life
 	Packing     time.Duration // until an Aggregator has a tensor ready to be copied to another one
 	Background  *Background   // other traffic; nil: none
 
@@ -357,7 +357,7 @@ func (j *job) train(ctx context.Context) error {
 		w := &worker{job: j, rank: rank}
 		j.workers = append(j.workers, w)
 		w.start(ctx, h, node.Config{Times: j.r.Setup.Times, Worker: &node.Worker{
-			Job: j.Job.Job, Rank: int32(rank), Servers: servers, Iterations: j.Iterations, Backward: j.Backward, Slower: j.Slower, Report: 1, Seed: j.Seed,
+			Job: j.Job.Job, Rank: int32(rank), Servers: servers, Iterations: j.Iterations, Backward: j.Backward, Slower: j.Slower, Report: 1, Seed: j.Seed, Beat: j.r.Report,
 		}})
 	}
 	return nil

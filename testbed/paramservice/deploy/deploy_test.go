@@ -2,18 +2,25 @@ package deploy_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/inabench/inabench/internal/proof"
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -303,6 +310,74 @@ func TestRunFails(t *testing.T) {
 type alone struct{ deploy.Hosts }
 
 func (alone) Reach(string) (netip.Addr, error) { return netip.MustParseAddr("127.0.0.1"), nil }
+
+// local is hosts that are all this machine, on whose loopback nodes talk.
+type local struct {
+	deploy.Hosts
+	inv *inventory.Inventory
+
+	mu   sync.Mutex
+	pids map[string]int // by host, of what was launched last
+}
+
+func (l *local) Inventory() *inventory.Inventory { return l.inv }
+
+func (l *local) Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error) {
+	cmd := exec.Command("/proc/self/exe", verb)
+	p, err := hosts.Exec(context.WithoutCancel(ctx), host, cmd)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.pids[host] = cmd.Process.Pid
+	l.mu.Unlock()
+	return p, json.NewEncoder(p.Stdin).Encode(config)
+}
+
+func (l *local) Silence(_ context.Context, _ *hosts.Talk, job string, quiet time.Duration) error {
+	if quiet <= 5*time.Second {
+		return nil
+	}
+	return fmt.Errorf("job %q hears nothing", job)
+}
+
+func (l *local) Why(_ context.Context, err error) error { return err }
+
+// A worker that stands still ends a run, and is named, although others wait for it, and there is no pMaster to miss it.
+func TestStandsStill(t *testing.T) {
+	if lo, err := netlink.LinkByName("lo"); noNamespaces == nil && err == nil {
+		_ = netlink.LinkSetUp(lo) // it fails otherwise
+	}
+	was := deploy.SetEndTimeout(time.Second)
+	defer deploy.SetEndTimeout(was)
+	l := &local{inv: &inventory.Inventory{}, pids: map[string]int{}}
+	for _, name := range []string{"h1", "h2", "h5", "h6"} {
+		l.inv.Hosts = append(l.inv.Hosts, inventory.Host{Name: name, NICs: []inventory.NIC{{Address: netip.MustParsePrefix("127.0.0.1/8")}}})
+	}
+	began, samples := time.Now(), 0
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := deploy.Run(ctx, deploy.Config{
+		Hosts: l, Verb: "node", Workers: []string{"h1", "h2"}, Aggregators: []string{"h5", "h6"}, Report: 100 * time.Millisecond,
+		Now: func() time.Duration { return time.Since(began) }, Interval: 100 * time.Millisecond,
+		Sample: func(context.Context) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if pid := l.pids["h2"]; pid > 0 {
+				if samples++; samples == 10 {
+					return syscall.Kill(pid, syscall.SIGSTOP)
+				}
+			}
+			return nil
+		},
+	}, []deploy.Job{newJob("a", 2, 1_000_000, 1000, 1000)})
+	if want := `worker a/1 on host h2: job "a" hears nothing`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if len(out.Jobs) != 1 || out.Jobs[0].Start == 0 {
+		t.Errorf("it never trained: %+v", out.Jobs)
+	}
+}
 
 // What pMaster says and nobody understands ends the run, and not only when pMaster has ended.
 func TestMasterSaysNonsense(t *testing.T) {

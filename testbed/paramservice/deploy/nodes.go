@@ -55,7 +55,7 @@ func begin[E any](ctx context.Context, p *process, launch func() (*hosts.Process
 		}
 		p.Start(proc)
 		p.r.post(func() error {
-			if p.closing {
+			if p.heard = p.r.Now(); p.closing {
 				_ = proc.Stdin.Close()
 			}
 			return nil
@@ -132,15 +132,23 @@ func (p *process) stop() {
 	p.closing = true
 }
 
-// watch looks after Aggregators, which report all the time.
+// watch looks after Aggregators and workers, which say something all the time.
 func (r *runner) watch(ctx context.Context) {
-	for _, s := range r.aggs {
-		if quiet := r.Now() - s.heard; r.nodes[s.process] && s.Process() != nil && quiet > 2*s.r.Report {
+	look := func(p *process, job string) {
+		if quiet := r.Now() - p.heard; r.nodes[p] && p.Process() != nil && quiet > 2*r.Report {
 			r.work.Go(func() {
-				if err := r.Hosts.Silence(ctx, s.Talk, s.jobName(), quiet); err != nil {
-					r.post(func() error { return s.Named(err) })
+				if err := r.Hosts.Silence(ctx, p.Talk, job, quiet); err != nil {
+					r.post(func() error { return p.Named(err) })
 				}
 			})
+		}
+	}
+	for _, s := range r.aggs {
+		look(s.process, s.jobName())
+	}
+	for _, j := range r.jobs {
+		for _, w := range j.workers {
+			look(w.process, j.Name)
 		}
 	}
 }

@@ -66,13 +66,14 @@ type Worker struct {
 	Backward   []time.Duration `json:"backward,omitempty"` // by tensor
 	Slower     []float64       `json:"slower,omitempty"`   // by iteration, as in client.Loop
 	Report     int             `json:"report,omitempty"`   // iterations between reports to pMaster
+	Beat       time.Duration   `json:"beat,omitempty"`     // between events that say only that it is there; 0: none
 	// Seed is that of gradients, which are client.Synthetic; 0: they are zeros, which takes less time.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
 // Event is a line on standard output.
 type Event struct {
-	Event string `json:"event"` // "ready", "iteration", "stats", "done" or "error"
+	Event string `json:"event"` // "ready", "iteration", "stats", "beat", "done" or "error"
 
 	Address   string             `json:"address,omitempty"`   // of "ready": an Aggregator's data plane
 	Iteration *client.Iteration  `json:"iteration,omitempty"` // of "iteration"
@@ -202,32 +203,38 @@ func (n *node) aggregate(ctx context.Context, cfg *Config, a *Aggregator) error 
 		n.emit(Event{Event: "stats", Stats: &st})
 	}
 	defer stats()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if a.Report > 0 {
-		wg.Go(func() {
-			tick := time.NewTicker(a.Report)
-			defer tick.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-					stats()
-				}
-			}
-		})
-	}
+	defer every(ctx, a.Report, stats)()
 	if err := s.Run(ctx); !errors.Is(err, control.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
+// every does something after each time of so long, unless that is 0, until what it returns is called, which waits for it.
+func every(ctx context.Context, d time.Duration, do func()) (end func()) {
+	if d <= 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				do()
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
 // work is a worker's life.
 func (n *node) work(ctx context.Context, cfg *Config, w *Worker) error {
+	defer every(ctx, w.Beat, func() { n.emit(Event{Event: "beat"}) })()
 	link, end, err := attach(ctx, cfg, w)
 	if err != nil {
 		return err
