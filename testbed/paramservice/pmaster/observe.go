@@ -150,7 +150,7 @@ func (m *Master) slow(j *job, transfers []map[int32]control.Transfer) map[int]fl
 func (m *Master) crowd(j *job, id int32) float64 {
 	workers := j.Workers
 	for _, o := range m.jobs {
-		if o != j && slices.ContainsFunc(o.tensors, func(t *tensor) bool { return t.at == id }) {
+		if o != j && slices.ContainsFunc(o.tensors, func(t *tensor) bool { return t.placed && t.at == id }) {
 			workers += o.Workers
 		}
 	}
