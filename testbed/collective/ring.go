@@ -655,8 +655,7 @@ func (s *sender) run() {
 			}
 			s.changed.Wait()
 		}
-		b := s.queue
-		s.queue = nil
+		b := s.next()
 		n := len(b)
 		s.mu.Unlock()
 		if s.timeout > 0 {
@@ -671,6 +670,18 @@ func (s *sender) run() {
 			return
 		}
 	}
+}
+
+// next takes from the queue what is written at once, with a deadline of its own: about a block, for of a whole
+// chunk that would be one of the rate. The caller has the lock.
+func (s *sender) next() (b net.Buffers) {
+	n, size := 0, 0
+	for n < len(s.queue) && (n == 0 || size+len(s.queue[n]) <= maxBlock+headLen) {
+		size += len(s.queue[n])
+		n++
+	}
+	b, s.queue = s.queue[:n:n], s.queue[n:]
+	return b
 }
 
 // put has b sent, which must stay as it is until then, and returns how many it was given.

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -238,5 +240,51 @@ func BenchmarkRing(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A neighbour that takes its time for a chunk is waited for as long as it takes something, and no longer.
+func TestSenderWaits(t *testing.T) {
+	t.Parallel() // it waits
+	const blocks, timeout = 60, 2 * time.Second
+	for name, slow := range map[string]bool{"slow": true, "silent": false} {
+		ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 78, 9)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		out, err := net.DialTCP("tcp", nil, ln.Addr().(*net.TCPAddr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		in, err := ln.AcceptTCP()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		if err := errors.Join(out.SetWriteBuffer(maxBlock), in.SetReadBuffer(maxBlock)); err != nil {
+			t.Fatal(err)
+		}
+		if slow {
+			go func() {
+				b := make([]byte, maxBlock)
+				for { // twice the timeout in all
+					if _, err := io.ReadFull(in, b); err != nil {
+						return
+					}
+					time.Sleep(2 * timeout / blocks)
+				}
+			}()
+		}
+		s := newSender(out, timeout)
+		n := 0
+		for range blocks {
+			n = s.put(make([]byte, maxBlock))
+		}
+		if err := s.wait(n); (err == nil) != slow || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.close()
 	}
 }
