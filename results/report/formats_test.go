@@ -69,6 +69,23 @@ func TestMarkdownLong(t *testing.T) {
 	}
 }
 
+// TestMarkdownLargest: the row of an expectation with a bound on one side has the check that is worst on that side.
+func TestMarkdownLargest(t *testing.T) {
+	for bound, want := range map[string]string{"at-least": "| -2.0 % |", "at-most": "| +300 % |", "within": "| +300 % |"} {
+		rec := resultstest.Quickstart()
+		rec.Expect = []results.Expect{{Name: "e", Metric: "share", Predictor: "value", Bound: bound, Gate: true}}
+		rec.Checks = nil
+		for at, off := range map[string]float64{"n=1": 3, "n=2": -.02} {
+			rec.Checks = append(rec.Checks, results.Check{Expect: "e", Metric: "share", Of: "A", Point: at, Unit: "1", Bound: bound, Statistic: "each", Relative: true,
+				Outcome: results.Pass, Repeats: 1, Error: off, Gate: true})
+		}
+		text := markdownOf(t, rec)
+		if _, row, _ := strings.Cut(text, "\n| e | 2 of 2 "); !strings.HasPrefix(row, want) {
+			t.Errorf("%s: %.40q, want %q", bound, row, want)
+		}
+	}
+}
+
 func csvOf(t *testing.T, rec *results.Record) (head []string, rows []map[string]string) {
 	t.Helper()
 	var b bytes.Buffer

@@ -226,6 +226,18 @@ func checkRowOf(rec *results.Record, c results.Check) checkRow {
 	return r
 }
 
+// off is how far a check went towards its limit, or beyond it; less than 0 where a bound's other side is nobody's limit.
+func off(c results.Check) float64 {
+	switch { // a mean or maximum is of what counts against the bound already
+	case c.IsError():
+	case c.Bound == "at-least":
+		return -c.Error
+	case c.Bound == "at-most":
+		return c.Error
+	}
+	return math.Abs(c.Error)
+}
+
 func tilesOf(rec *results.Record) []tile {
 	var out []tile
 	pass, fail, open, skipped, total := countOutcomes(rec)
@@ -260,15 +272,7 @@ func tilesOf(rec *results.Record) []tile {
 		if !c.Gate || c.Repeats == 0 || c.Tolerance <= 0 {
 			continue
 		}
-		off := math.Abs(c.Error)
-		switch { // a mean or maximum is of what counts against the bound already
-		case c.IsError():
-		case c.Bound == "at-least":
-			off = -c.Error
-		case c.Bound == "at-most":
-			off = c.Error
-		}
-		if e := off / c.Tolerance; e > worst {
+		if e := off(c) / c.Tolerance; e > worst {
 			worst, at = e, i
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -128,7 +127,6 @@ func (m *markdown) expectations(rec *results.Record) {
 	var rows [][]string
 	for _, e := range expectationsOf(rec) {
 		held, all, worst, why := 0, 0, -1, ""
-		far := func(c results.Check) float64 { return math.Abs(c.Error) }
 		for i, c := range rec.Checks {
 			if c.Expect != e.Name {
 				continue
@@ -139,7 +137,7 @@ func (m *markdown) expectations(rec *results.Record) {
 			} else if why == "" {
 				why = string(c.Outcome)
 			}
-			if c.Repeats > 0 && c.Predictor != results.Evidence && (worst < 0 || far(c) > far(rec.Checks[worst])) {
+			if c.Repeats > 0 && c.Predictor != results.Evidence && (worst < 0 || off(c) > off(rec.Checks[worst])) {
 				worst = i
 			}
 		}
