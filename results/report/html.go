@@ -9,6 +9,8 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +65,7 @@ type page struct {
 	Facts         []fact
 	Hosts         []results.HostFacts
 	Calib         []fact
-	Rerun         string
+	Rerun, Beside string
 	Observed      string
 	ObservedTitle string
 	PlotsTitle    string
@@ -147,7 +149,7 @@ func newPage(rec *results.Record, samples []results.Sample, beside Beside, width
 	p := page{
 		Rec: rec, CSS: template.CSS(plot.PaletteCSS + plot.CSS), Word: human.UpperFirst(wordOf(rec)), Glyph: glyph(cmp.Or(rec.Outcome, results.ErrorOutcome)),
 		Tally: tallyOutcomes(rec), About: aboutRun(rec), Summary: summarize(rec), Compare: compare, Reproduced: viewReproduced(rec), Plots: s.drawPlots(rec), Placements: s.viewPlacements(rec), Model: linkPredictor(rec),
-		Hosts: rec.Hosts, Troubles: troublesOf(rec), Rerun: rerunOf(rec),
+		Hosts: rec.Hosts, Troubles: troublesOf(rec), Rerun: rerunOf(rec), Beside: besideOf(rec),
 		Observed: string(cmp.Or(rec.Kind, results.Measured)),
 	}
 	p.ObservedTitle = human.UpperFirst(p.Observed)
@@ -431,6 +433,20 @@ func factsOf(rec *results.Record) []fact {
 	return out
 }
 
+// namedFile finds a file that an experiment names, relative to its own folder.
+var namedFile = regexp.MustCompile(`(?m)^\s*(catalogue|patterns|from|trees)\s*=\s*["']([^/"'][^"']*)["']`)
+
+// besideOf is the folder of the experiment where it names files, which are looked for there and are not kept with the run;
+// empty: it names none.
+func besideOf(rec *results.Record) string {
+	for _, m := range namedFile.FindAllStringSubmatch(rec.Experiment.Text, -1) {
+		if strings.ContainsAny(m[2], "./") {
+			return filepath.Dir(rec.Experiment.Path)
+		}
+	}
+	return ""
+}
+
 // rerunOf is the command that repeats the run in its directory, from the files there.
 func rerunOf(rec *results.Record) string {
 	repeats := 0
@@ -451,7 +467,7 @@ func rerunOf(rec *results.Record) string {
 	if b := rec.Sabotage; b != nil {
 		parts = append(parts, "--sabotage", b.Order())
 	}
-	if rec.Inventory.Text != "" && rec.Inventory.Path != "fat_tree" { // which the experiment describes itself
+	if made := []string{"fat_tree", "clos"}; rec.Inventory.Text != "" && !slices.Contains(made, rec.Inventory.Path) { // which the experiment describes itself
 		parts = append(parts, "--set", "inventory="+results.InventoryFile)
 	}
 	parts = append(parts, results.ExperimentFile)

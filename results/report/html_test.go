@@ -120,6 +120,7 @@ func TestRerun(t *testing.T) {
 	for path, want := range map[string]string{
 		"inventory.toml": "inabench run --on netns --repeat 1 --set name=quickstart --set inventory=inventory.toml experiment.toml",
 		"fat_tree":       "inabench run --on netns --repeat 1 --set name=quickstart experiment.toml",
+		"clos":           "inabench run --on netns --repeat 1 --set name=quickstart experiment.toml",
 	} {
 		rec := resultstest.Quickstart()
 		rec.Inventory.Path = path
@@ -131,6 +132,27 @@ func TestRerun(t *testing.T) {
 	rec.Sabotage = &results.Sabotage{Fault: "lose", Part: "tor1"}
 	if got, want := rerunOf(rec), "--sabotage lose=tor1"; !strings.Contains(got, want) {
 		t.Errorf("of a sabotaged run: %s, lacks %s", got, want)
+	}
+}
+
+// TestBeside: where an experiment names files, it is said where they were.
+func TestBeside(t *testing.T) {
+	for text, want := range map[string]string{
+		"name = \"a\"\n":                                               "",
+		"catalogue = \"models/autops.toml\"\n":                         "experiments",
+		"[trace]\n  from = 'philly.csv' # a week of it\n":              "experiments",
+		"[trace]\nfrom = \"google\"\n[operations]\ntrees = \"mina\"\n": "",
+		"patterns = \"/data/patterns.toml\"\n":                         "",
+		"# catalogue = \"models.toml\"\n":                              "",
+	} {
+		rec := resultstest.Quickstart()
+		rec.Experiment.Text = text
+		if got := besideOf(rec); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+		if page := htmlOf(t, rec, nil); strings.Contains(page, "copy them here first") != (want != "") {
+			t.Errorf("%q: the page is wrong", text)
+		}
 	}
 }
 
