@@ -156,6 +156,31 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+// TestLinkPredictor: the model over links is one that predicts them.
+func TestLinkPredictor(t *testing.T) {
+	for _, c := range []struct {
+		gated, predict []string
+		want           string
+	}{
+		{[]string{"schedule"}, []string{"waterfill", "occupancy"}, "occupancy"},
+		{[]string{"value", "mysim", "waterfill"}, []string{"waterfill", "occupancy"}, "waterfill"},
+		{[]string{"occupancy"}, nil, ""},
+		{nil, []string{"waterfill"}, "waterfill"},
+	} {
+		rec := &results.Record{Points: []results.Point{{Phases: []results.Phase{{}}}}}
+		for _, p := range c.gated {
+			rec.Expect = append(rec.Expect, results.Expect{Metric: "goodput", Predictor: p, Gate: true})
+		}
+		for _, p := range c.predict {
+			f := &rec.Points[0].Phases[0].Figures
+			*f = append(*f, results.Figure{Metric: "link_rate", Kind: results.Predicted, Predictor: p}, results.Figure{Metric: "goodput", Kind: results.Predicted, Predictor: "mysim"})
+		}
+		if got := linkPredictor(rec); got != c.want {
+			t.Errorf("gated %q, predict links %q: %q, want %q", c.gated, c.predict, got, c.want)
+		}
+	}
+}
+
 // TestChartsOfPolicies: more combinations than colours are drawn by policy, a chart for each
 // value of the rest.
 func TestChartsOfPolicies(t *testing.T) {

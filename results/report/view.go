@@ -691,21 +691,24 @@ func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (pl
 	return plots, unit, left
 }
 
-// linkPredictor is the model drawn over links: that of a gated expectation.
+// linkPredictor is the model drawn over links, of those that predict them: that of a gated expectation.
 func linkPredictor(rec *results.Record) string {
-	for _, e := range rec.Expect {
-		if e.Gate && e.Predictor != "value" && e.Predictor != "" && e.Against == "" {
-			return e.Predictor
-		}
-	}
-	found := ""
+	all, found := map[string]bool{}, ""
 	for _, p := range rec.Points {
 		for _, ph := range p.Phases {
 			for _, f := range ph.Figures {
-				if f.Kind == results.Predicted && f.Metric == "link_rate" && (found == "" || found == "waterfill") {
+				if f.Kind != results.Predicted || f.Metric != "link_rate" {
+					continue
+				}
+				if all[f.Predictor] = true; found == "" || found == "waterfill" {
 					found = f.Predictor
 				}
 			}
+		}
+	}
+	for _, e := range rec.Expect {
+		if e.Gate && all[e.Predictor] && e.Against == "" {
+			return e.Predictor
 		}
 	}
 	return found
