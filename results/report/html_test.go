@@ -156,6 +156,51 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+// TestValuesOfPoints: a point is drawn with the value that is expected of it, and with no other point's or subject's.
+func TestValuesOfPoints(t *testing.T) {
+	rec := &results.Record{Kind: results.Simulated, Expect: []results.Expect{
+		{Metric: "comm_gaps", Predictor: "value", Points: []string{"n=1"}, Value: .005, Bound: "at-most"},
+		{Metric: "comm_gaps", Predictor: "value", Points: []string{"n=2"}, Of: "a*", Value: .015, Bound: "at-least", Gate: true},
+		{Metric: "comm_gaps", Predictor: "value", Points: []string{"n=2"}, Of: "b", Value: .02, Bound: "at-most"},
+		{Metric: "comm_gaps", Predictor: "model", Points: []string{"n=1"}, Tolerance: .001, Bound: "within", Gate: true},
+		{Metric: "comm_gaps", Predictor: "model", Points: []string{"n=3"}, Tolerance: .1, Relative: true, Bound: "within", Gate: true},
+	}}
+	for i := range 3 {
+		p := results.Point{Index: i, Labels: []string{fmt.Sprintf("n=%d", i+1)}, Params: map[string]any{"n": i + 1}, Phases: []results.Phase{{}}}
+		for _, of := range []string{"a", "b"} {
+			f := results.Exact(results.Figure{Metric: "comm_gaps", Of: of, Kind: results.Simulated, Value: .01, Unit: "s"})
+			guess := f
+			guess.Kind, guess.Predictor = results.Predicted, "model"
+			p.Phases[0].Figures = append(p.Phases[0].Figures, f, guess)
+		}
+		rec.Points = append(rec.Points, p)
+	}
+	plots := new(sheet).drawPlots(rec)
+	if len(plots) != 1 {
+		t.Fatalf("%d drawings", len(plots))
+	}
+	var got []string
+	for _, r := range plots[0].Table {
+		line := r.Where + " " + r.Of + ":"
+		for i, p := range r.Predictors {
+			if r.Keys[i] != "" && p != "model" {
+				line += " " + p + " " + r.Keys[i]
+			}
+		}
+		got = append(got, line)
+	}
+	want := []string{"n=1 a: at most 0.005", "n=1 b: at most 0.005", "n=2 a: at least 0.015", "n=2 b: at most 0.02", "n=3 a:", "n=3 b:"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	m := metricPlot{rec: rec, metric: "comm_gaps", cells: results.Settings(rec.Points)}
+	for cell, want := range []float64{.001, 0, .001} {
+		if lo, hi := m.tolerance(plot.Predictor{Name: "model", Gate: true}, datum{cell: cell, of: "a"}, .01); math.Abs(hi-.01-want) > 1e-12 || math.Abs(.01-lo-want) > 1e-12 {
+			t.Errorf("point %d: %v to %v, want ± %v", cell, lo, hi, want)
+		}
+	}
+}
+
 // TestLinkPredictor: the model over links is one that predicts them.
 func TestLinkPredictor(t *testing.T) {
 	for _, c := range []struct {

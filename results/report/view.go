@@ -22,6 +22,9 @@ const maxSeries = 6
 // expected names the line of a two-sided expectation with a value of its own.
 const expected = "expected"
 
+// valueNames are those of lines of expectations with values of their own, by their bounds.
+var valueNames = map[string]string{"within": expected, "at-least": "at least", "at-most": "at most"}
+
 // panel is a drawing of the report with its figures as a table.
 type panel struct {
 	ID     string
@@ -228,11 +231,18 @@ func (s *sheet) drawPlots(rec *results.Record) []panel {
 		for _, p := range slices.Sorted(maps.Keys(preds)) {
 			styles = append(styles, plot.Predictor{Name: p, Gate: gated[p] || len(gated) == 0 && p != "waterfill"})
 		}
-		if e := expectFor(rec, metric, "value"); e != nil {
-			name := map[string]string{"within": expected, "at-least": "at least", "at-most": "at most"}[e.BoundText()]
-			styles = append(styles, plot.Predictor{Name: name, Gate: e.Gate})
-			for i := range ds {
+		for i := range ds {
+			for _, e := range expectsOf(rec, metric, "value", cells, ds[i]) {
+				name := valueNames[e.BoundText()]
+				if _, known := ds[i].predicted[name]; known {
+					continue
+				}
 				ds[i].predicted[name] = e.Value
+				if k := slices.IndexFunc(styles, func(p plot.Predictor) bool { return p.Name == name }); k >= 0 {
+					styles[k].Gate = styles[k].Gate || e.Gate
+				} else {
+					styles = append(styles, plot.Predictor{Name: name, Gate: e.Gate})
+				}
 			}
 		}
 		slices.SortStableFunc(styles, func(a, b plot.Predictor) int { return cmp.Compare(rank(b.Gate), rank(a.Gate)) })
@@ -261,12 +271,26 @@ func drawsMetric(rec *results.Record, metric, of string) bool {
 	return !any
 }
 
-// expectFor is the expectation of a metric with a predictor, gated ones first.
-func expectFor(rec *results.Record, metric, predictor string) *results.Expect {
+// expectsOf are the expectations of a metric with a predictor that are about a datum, gated ones first.
+func expectsOf(rec *results.Record, metric, predictor string, cells []results.Setting, d datum) (out []*results.Expect) {
 	for _, gate := range []bool{true, false} {
-		for i, e := range rec.Expect {
-			if e.Metric == metric && e.Gate == gate && (e.Predictor == predictor || predictor == "value" && e.Predictor == "") {
-				return &rec.Expect[i]
+		for i := range rec.Expect {
+			e := &rec.Expect[i]
+			if e.Metric == metric && e.Gate == gate && (e.Predictor == predictor || predictor == "value" && e.Predictor == "") &&
+				results.Labelled(cells[d.cell].Label, e.Points) && results.Glob(e.Of, d.of) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+// expectOf is the one of a line by its predictor's name.
+func (m *metricPlot) expectOf(name string, d datum) *results.Expect {
+	for _, predictor := range []string{name, "value"} {
+		for _, e := range expectsOf(m.rec, m.metric, predictor, m.cells, d) {
+			if predictor != "value" || valueNames[e.BoundText()] == name {
+				return e
 			}
 		}
 	}
@@ -320,13 +344,9 @@ func (m *metricPlot) tip(d datum) string {
 	return strings.TrimSpace(m.where(d)+" "+d.of) + ": " + strings.Join(parts, ", ")
 }
 
-// tolerance of a predicted value by the metric's gated expectation on each figure.
-func (m *metricPlot) tolerance(p plot.Predictor, v float64) (lo, hi float64) {
-	name := p.Name
-	if name == expected {
-		name = "value"
-	}
-	e := expectFor(m.rec, m.metric, name)
+// tolerance of a value that is predicted of a datum, by the metric's gated expectation on each figure.
+func (m *metricPlot) tolerance(p plot.Predictor, d datum, v float64) (lo, hi float64) {
+	e := m.expectOf(p.Name, d)
 	if e == nil || !p.Gate || e.Statistic == "mean" || e.Statistic == "max" || e.BoundText() != "within" {
 		return v, v
 	}
@@ -365,7 +385,17 @@ func (m *metricPlot) scatter(ds []datum) panel {
 		ID: "plot-" + strconv.Itoa(m.n), Title: human.UpperFirst(human.Measure(m.metric)) + " of " + strconv.Itoa(len(m.subjects)) + " " + m.things() + ", every phase",
 		Measure: human.Measure(m.metric), Unit: ds[0].observed.Unit, Observed: m.observed, Predictor: predictor, Width: m.sheet.width,
 	}
-	if e := expectFor(m.rec, m.metric, predictor); e != nil && e.Statistic != "mean" {
+	first := func(d datum) *results.Expect {
+		for _, e := range expectsOf(m.rec, m.metric, predictor, m.cells, d) {
+			return e
+		}
+		return nil
+	}
+	e := first(ds[0])
+	if slices.ContainsFunc(ds, func(d datum) bool { return !tolerates(e, first(d)) }) {
+		e = nil // there is no tolerance of all
+	}
+	if e != nil && e.Statistic != "mean" {
 		c.Tolerance, c.Relative = e.Tolerance, e.Relative
 	} else if e != nil {
 		c.Relative = e.Relative
@@ -384,6 +414,14 @@ func (m *metricPlot) scatter(ds []datum) panel {
 	}
 	c.Desc = fmt.Sprintf("%d figures, %s on the vertical axis against predicted by %s on the horizontal one. The table below the drawing has the numbers.", len(c.Points), m.observed, predictor)
 	return panel{ID: c.ID, SVG: template.HTML(c.SVG()), Title: c.Title, Metric: m.metric, Unit: c.Unit, Table: m.table(ds)}
+}
+
+// tolerates is whether two expectations, or none, tolerate the same.
+func tolerates(a, b *results.Expect) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Tolerance == b.Tolerance && a.Relative == b.Relative && (a.Statistic == "mean") == (b.Statistic == "mean")
 }
 
 func (m *metricPlot) things() string {
@@ -554,7 +592,7 @@ func (m *metricPlot) chart(ds []datum) *plot.Chart {
 		})
 		for _, p := range m.styles {
 			if v, ok := d.predicted[p.Name]; ok {
-				lo, hi := m.tolerance(p, v)
+				lo, hi := m.tolerance(p, d, v)
 				c.Tolerance = c.Tolerance || hi > lo
 				s.Curves[p.Name] = append(s.Curves[p.Name], plot.CurvePoint{X: x(d), Y: v, Lo: lo, Hi: hi})
 			}
