@@ -38,7 +38,7 @@ type Server struct {
 	Program      Program           // compiled for this switch; zero: the description that comes with inabench
 	Push         string            // "always" or "changed"
 	GNMI         string            // host:port of its gNMI server; empty: port numbers here are those of P4Runtime
-	Ports        map[uint32]string // name of each port at the gNMI server; one that is not in it is called by its number
+	Ports        map[uint32]string // name of each port at the gNMI server, and by LLDP if that is the same; one that is not in it is called by its number
 	Port         PortSetup         // of device_config "bfrt": how cabled ports are set up when a program is loaded
 	TLS          TLS               // of control and gnmi; zero: plain text
 	SSH          SSH               // its own operating system; zero: it cannot be logged in to

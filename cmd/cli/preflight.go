@@ -66,7 +66,7 @@ func preflightCommand() *cli.Command {
 			var there []preflight.Host
 			for i, h := range inv.Hosts {
 				if clients[i] != nil {
-					there = append(there, preflight.Host{Host: h, Client: clients[i]})
+					there = append(there, preflight.Host{Host: h, Client: clients[i], Lab: inv})
 				} else {
 					all = append(all, preflight.Unreachable(h.Name, cmp.Or(dead[i], context.Cause(c.Context)))) // not dialled: interrupted
 				}

@@ -366,7 +366,8 @@ func portName(n preflight.Neighbour) string {
 }
 
 // ports gives all ports that were seen a number: the last one in the name where that
-// tells them apart, and otherwise their place among the names.
+// tells them apart. Otherwise those with one number have that, and the others the numbers that are left, in the order of
+// their names: preflight.Cabling takes no other name for a number.
 func (d *drafter) ports(machines []*Machine) {
 	for _, m := range machines {
 		for device, n := range m.Neighbours {
@@ -395,9 +396,21 @@ func (d *drafter) ports(machines []*Machine) {
 			continue
 		}
 		var list []string
-		for i, port := range sortedKeys(s.number) {
-			s.number[port] = uint32(i + 1)
-			list = append(list, fmt.Sprintf("%d is %s", i+1, port))
+		names, used, own := sortedKeys(s.number), map[uint32]bool{}, map[string]bool{}
+		for _, port := range names {
+			if n, ok := preflight.PortNumber(port); ok && !used[n] {
+				s.number[port], used[n], own[port] = n, true, true
+			}
+		}
+		next := uint32(1)
+		for _, port := range names {
+			for !own[port] && used[next] {
+				next++
+			}
+			if !own[port] {
+				s.number[port], used[next] = next, true
+			}
+			list = append(list, fmt.Sprintf("%d is %s", s.number[port], port))
 		}
 		d.notes.Of[name] = "Ports have no numbers of their own: " + printable(strings.Join(list, ", ")) + "."
 	}

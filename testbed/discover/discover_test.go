@@ -9,7 +9,9 @@ import (
 
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -232,4 +234,23 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestDraftFits: cables that are drafted by LLDP are those that preflight looks for, whatever switches call their ports.
+func TestDraftFits(t *testing.T) {
+	for _, ports := range [][2]string{
+		{"Ethernet3", "Ethernet4"}, {"Ethernet1/7", "Ethernet1/8"}, {"Ethernet1/1", "Ethernet7/1"}, {"Eth1/2/1", "Eth1/3/1"},
+		{"swp3", "90:3c:b3:00:00:01"}, {"swp0", "aa:bb:cc:dd:ee:f1"}, {"Ethernet1/9", "Management9"},
+	} {
+		lldp := neighbours([3]string{"eth0", "tor1", ports[0]}, [3]string{"eth1", "tor1", ports[1]})
+		inv, _ := Draft([]*Machine{machine(t, "node1", "", lldp+"@@ net\neth0 speed 1000\neth1 speed 1000\n")}, Options{Name: "lab"})
+		if len(inv.Hosts) != 1 || len(inv.Hosts[0].NICs) != 2 || inv.Hosts[0].NICs[0].Port == inv.Hosts[0].NICs[1].Port {
+			t.Fatalf("%q: %+v", ports, inv.Hosts)
+		}
+		client := connect(t, map[string]string{"lldpctl": "cat <<'EOF'\n" + strings.TrimPrefix(lldp, "@@ lldp\n") + "EOF"})
+		all, _ := preflight.Run(t.Context(), []preflight.Host{{Host: inv.Hosts[0], Client: client, Lab: inv}}, []string{preflight.Cabling}, nil, 0)
+		if len(all) != 1 || all[0].Outcome != results.Pass {
+			t.Errorf("%q: %+v", ports, all)
+		}
+	}
 }

@@ -94,6 +94,8 @@ type Skip struct{ Name, Why string }
 type Host struct {
 	inventory.Host
 	Client hosts.Host
+	// Lab is the inventory that the host is of, which may say what its switches call their ports; nil: nothing does.
+	Lab *inventory.Inventory
 }
 
 func (h Host) String() string { return h.Name }
@@ -249,6 +251,7 @@ func (e *Error) Hint() string {
 type answer struct {
 	host           inventory.Host  // with the NICs that are network devices
 	ib             []inventory.NIC // those that are known as RDMA ports only
+	lab            *inventory.Inventory
 	err            error
 	parts          map[section]string
 	sent, received time.Time
@@ -260,7 +263,7 @@ const hostTimeout = 30 * time.Second
 func ask(ctx context.Context, h Host, script string) *answer {
 	ctx, cancel := context.WithTimeoutCause(ctx, hostTimeout, fmt.Errorf("no answer within %v", hostTimeout))
 	defer cancel()
-	a := &answer{host: h.Host, sent: time.Now()}
+	a := &answer{host: h.Host, lab: h.Lab, sent: time.Now()}
 	a.host.NICs = nil
 	argv := []string{"sh", "-s", "--"}
 	for _, n := range h.NICs {
@@ -546,7 +549,42 @@ func link(a *answer) results.Preflight {
 	return a.pass(Link, strings.Join(found, ", "))
 }
 
-var lastNumber = regexp.MustCompile(`(\d+)\D*$`)
+var digits = regexp.MustCompile(`\d+`)
+
+// PortNumber is the number of a port by a name with one number, such as "Ethernet3", that is no MAC address. Which one it is
+// of several, as in "Ethernet1/3", nothing tells.
+func PortNumber(name string) (uint32, bool) {
+	all := digits.FindAllString(name, 2)
+	if len(all) != 1 || strings.Contains(name, ":") {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(all[0], 10, 32)
+	return uint32(n), err == nil
+}
+
+// fits reports whether a neighbour's port may be that of the inventory. It is if it is called as the inventory says that
+// the switch calls it; else the last number of its name counts, but not of several where the inventory names none. A name
+// without one, such as a MAC address, says nothing.
+func (a *answer) fits(n inventory.NIC, far Neighbour) bool {
+	named := ""
+	if a.lab != nil {
+		if sw, ok := a.lab.Switch(n.Switch); ok {
+			named = sw.Ports[n.Port]
+		}
+	}
+	if named != "" && (named == far.Port || named == far.Descr) {
+		return true
+	}
+	for _, name := range []string{far.Port, far.Descr} {
+		all := digits.FindAllString(name, -1)
+		if len(all) == 0 || strings.Contains(name, ":") {
+			continue
+		}
+		last, err := strconv.ParseUint(all[len(all)-1], 10, 32)
+		return err != nil || last == uint64(n.Port) || len(all) > 1 && named == ""
+	}
+	return true
+}
 
 func cabling(a *answer) results.Preflight {
 	if len(a.host.NICs) == 0 && len(a.ib) > 0 {
@@ -570,17 +608,7 @@ func cabling(a *answer) results.Preflight {
 		short, _, _ := strings.Cut(far.System, ".")
 		s := fmt.Sprintf("%s in %s/%s", n.Device, far.System, far.Port)
 		found = append(found, s)
-		// Ports have names of their own: the last number of the name is the port, as far as
-		// can be told. A name without one, such as a MAC address, says nothing.
-		port, known := uint64(0), false
-		for _, name := range []string{far.Port, far.Descr} {
-			if m := lastNumber.FindStringSubmatch(name); m != nil && !strings.Contains(name, ":") {
-				port, err = strconv.ParseUint(m[1], 10, 32)
-				known = err == nil
-				break
-			}
-		}
-		if !strings.EqualFold(short, n.Switch) && !strings.EqualFold(far.System, n.Switch) || known && port != uint64(n.Port) {
+		if !strings.EqualFold(short, n.Switch) && !strings.EqualFold(far.System, n.Switch) || !a.fits(n, far) {
 			wrong = append(wrong, s)
 			wanted = append(wanted, fmt.Sprintf("%s in %s/%d", n.Device, n.Switch, n.Port))
 		}

@@ -27,7 +27,7 @@ func host(t testing.TB, name string, programs map[string]string) Host {
 	target := sshdtest.Serve(t, &sshd.Server{Env: append(os.Environ(), path)})
 	target.Name = name
 	c := sshdtest.Dial(t, target)
-	return Host{inventory.Host{Name: name, NICs: []inventory.NIC{{Device: "lo", Switch: "tor1", Port: 3}}}, c}
+	return Host{Host: inventory.Host{Name: name, NICs: []inventory.NIC{{Device: "lo", Switch: "tor1", Port: 3}}}, Client: c}
 }
 
 // cat prints a text.
@@ -275,5 +275,37 @@ func BenchmarkRun(b *testing.B) {
 				Run(b.Context(), hosts, checks, nil, 0)
 			}
 		})
+	}
+}
+
+// TestCabling: what a switch calls its port is held against the inventory only where it tells the port.
+func TestCabling(t *testing.T) {
+	for _, test := range []struct {
+		port, descr string // as the neighbour says
+		wanted      uint32
+		named       map[uint32]string // by the inventory
+		outcome     results.Outcome
+	}{
+		{"Ethernet3", "etp3", 3, nil, results.Pass},
+		{"Ethernet4", "etp3", 3, nil, results.Fail},
+		{"90:3c:b3:00:00:09", "", 3, nil, results.Pass},
+		{"90:3c:b3:00:00:09", "swp4", 3, nil, results.Fail},
+		{"Ethernet7/1", "to node 4", 2, nil, results.Pass}, // nothing tells
+		{"Eth1/2/1", "", 2, nil, results.Pass},
+		{"Ethernet5/1", "", 2, map[uint32]string{2: "Ethernet5/1"}, results.Pass},
+		{"1/0", "", 1, map[uint32]string{1: "1/0"}, results.Pass},
+		{"90:3c:b3:00:00:09", "1/0", 1, map[uint32]string{1: "1/0"}, results.Pass},
+		{"Ethernet0", "", 1, map[uint32]string{1: "Ethernet0", 2: "Ethernet4"}, results.Pass},
+		{"2/0", "", 1, map[uint32]string{1: "1/0"}, results.Fail},
+		{"Ethernet3", "", 3, map[uint32]string{3: "3/0"}, results.Pass}, // a name of another server's
+	} {
+		a := &answer{
+			host:  inventory.Host{Name: "h1", NICs: []inventory.NIC{{Device: "e0", Switch: "tor1", Port: test.wanted}}},
+			lab:   &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Server: inventory.Server{Ports: test.named}}}},
+			parts: map[section]string{{"lldp", ""}: `{"lldp": {"interface": {"e0": {"chassis": {"tor1.lab": {}}, "port": {"id": {"value": "` + test.port + `"}, "descr": "` + test.descr + `"}}}}}`},
+		}
+		if p := cabling(a); p.Outcome != test.outcome {
+			t.Errorf("%+v: %+v", test, p)
+		}
 	}
 }

@@ -171,7 +171,7 @@ func (tb *Testbed) preflight(ctx context.Context) (err error) {
 	used, _ := tb.used()
 	var hosts []preflight.Host
 	for _, h := range used {
-		hosts = append(hosts, preflight.Host{Host: h, Client: tb.hosts[h.Name]})
+		hosts = append(hosts, preflight.Host{Host: h, Client: tb.hosts[h.Name], Lab: tb.inv})
 	}
 	var facts []results.HostFacts
 	tb.looked, facts, err = tb.opt.Preflight(ctx, hosts)
