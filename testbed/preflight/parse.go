@@ -258,9 +258,12 @@ type Neighbour struct {
 	MFS    int    // largest frame of that port, bytes, FCS included (802.3); 0: it does not say
 }
 
+// chassisFields are what lldpctl says of a chassis.
+var chassisFields = []string{"id", "name", "descr", "mgmt-ip", "mgmt-iface", "capability", "ttl", "via", "rid", "age"}
+
 // ParseLLDP reads `lldpctl -f json` (lldpd 1.0): an object, or a list of objects, of one
-// device each, in which chassis are keyed by their name. The first neighbour that has a
-// name is taken where a device has several.
+// device each, in which chassis are keyed by their name, or are their fields where they
+// have none. The first neighbour that has a name is taken where a device has several.
 func ParseLLDP(text string) (map[string]Neighbour, error) {
 	var doc struct {
 		LLDP struct {
@@ -290,7 +293,7 @@ func ParseLLDP(text string) (map[string]Neighbour, error) {
 			n := Neighbour{Port: e.Port.ID.Value, Descr: e.Port.Descr}
 			n.MFS, _ = strconv.Atoi(e.Port.MFS)
 			for name := range e.Chassis {
-				if _, field := map[string]bool{"id": true, "descr": true, "mgmt-ip": true, "capability": true, "ttl": true}[name]; !field && (n.System == "" || name < n.System) {
+				if !slices.Contains(chassisFields, name) && (n.System == "" || name < n.System) {
 					n.System = name
 				}
 			}

@@ -92,6 +92,13 @@ func TestParsers(t *testing.T) {
 	if err != nil || one["eth0"] != (Neighbour{System: "spine1", Port: "7"}) {
 		t.Errorf("%+v, %v", one, err)
 	}
+	// A small switch that sends no name for itself.
+	const nameless = `{"lldp": {"interface": {"eth0": {"via": "LLDP", "rid": "1", "chassis": {"id": {"type": "mac", "value": "28:80:88:00:00:01"}, "mgmt-ip": "192.168.178.21", "mgmt-iface": "51"},
+		"port": {"id": {"type": "local", "value": "g17"}, "ttl": "120"}}}}}`
+	one, err = ParseLLDP(nameless)
+	if err != nil || one["eth0"] != (Neighbour{Port: "g17"}) {
+		t.Errorf("%+v, %v", one, err)
+	}
 	if none, err := ParseLLDP(`{"lldp": {}}`); err != nil || len(none) != 0 {
 		t.Errorf("%+v, %v", none, err)
 	}
