@@ -130,7 +130,8 @@ func parseParts(host, text string, names []string) (out []Found, err error) {
 			f.Present, f.Path = true, path
 			said, status, ok := strings.Cut("\n"+rest, "\nstatus ")
 			f.Version = versionNumber.FindString(said)
-			if ok && f.Version == "" && strings.TrimSpace(status) != "0" {
+			if ok && strings.TrimSpace(status) != "0" && (f.Version == "" || p.version == plain) {
+				f.Version = "" // it is of something else
 				f.Problem = firstLine(said)
 				if f.Problem == "" {
 					f.Problem = "it ends with status " + strings.TrimSpace(status)

@@ -63,6 +63,15 @@ func TestParseParts(t *testing.T) {
 	if !slices.Equal(short, want) {
 		t.Errorf("%q\nwant %q", short, want)
 	}
+	for said, want := range map[string]string{
+		"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.159\nstatus 18\n": "|Failed to initialize NVML: Driver/library version mismatch",
+		"| NVIDIA-SMI 580.159    Driver Version: 580.159    CUDA Version: 13.0 |\nstatus 0\n":                    "580.159|",
+	} {
+		got, err := parseParts("h1", "\n@@ nvidia-smi.0\n/usr/bin/nvidia-smi\n"+said+"\n@@ end\n", []string{"nvidia-smi"})
+		if err != nil || len(got) != 1 || got[0].Version+"|"+got[0].Problem != want || (got[0].Fix != "") != (got[0].Problem != "") {
+			t.Errorf("%q: %+v, %v", said, got, err)
+		}
+	}
 	if _, err := parseParts("h1", strings.TrimSuffix(text, "@@ end\n"), names); err == nil {
 		t.Error("an answer that was cut off is taken")
 	}
