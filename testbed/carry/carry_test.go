@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -260,11 +264,36 @@ func TestSpent(t *testing.T) {
 	if _, err := spent(t.TempDir()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without threads: %v", err)
 	}
-	stat := filepath.Join(dir, "stat")
-	if err := os.WriteFile(stat, []byte("cpu  100 200 300 9999 9999 10 20 30 40 50\ncpu0 1\n"), 0o666); err != nil {
+}
+
+// TestMachine reads the line of the one core that there is for a thread, or that of all where it has none.
+func TestMachine(t *testing.T) {
+	runtime.LockOSThread() // the thread ends with the test
+	var own, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &own); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := machine(stat); err != nil || math.Abs(got-6.6) > 1e-9 {
-		t.Errorf("machine used %v, %v", got, err)
+	cpu := 0
+	for !own.IsSet(cpu) {
+		cpu++
+	}
+	one.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	const all = "cpu  100 200 300 9999 9999 10 20 30 40 50\n"
+	line := func(n int, text string) string { return fmt.Sprintf("cpu%d %s\n", n, text) }
+	for text, want := range map[string]float64{
+		all:                                      6.6,
+		all + line(cpu+1, "9 9 9 9 9 9 9 9 9 9"): 6.6,
+		all + line(cpu, "1 2 3 9999 9999 4 5 6 7 8") + line(cpu+1, "9 9 9 9") + "intr 5\ncpu1 7": 0.21,
+	} {
+		stat := filepath.Join(t.TempDir(), "stat")
+		if err := os.WriteFile(stat, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := machine(stat); err != nil || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%q: it used %v, %v; want %v", text, got, err, want)
+		}
 	}
 }

@@ -100,7 +100,7 @@ func handling(ctx context.Context) (e Engine, err error) {
 	return e, nil
 }
 
-// used is processor time, seconds: of all of the machine, and of this process.
+// used is processor time, seconds: of all cores that this process may use, and of this process.
 type used struct{ all, own float64 }
 
 func usage() (u used, err error) {

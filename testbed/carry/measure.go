@@ -315,7 +315,7 @@ func load(ctx context.Context, tb *deployment.Testbed, f *netns.Fabric, rate flo
 type reading struct {
 	at    float64 // seconds
 	used  float64 // seconds of processor time, of all processes in these namespaces
-	busy  float64 // seconds of processor time, of the machine
+	busy  float64 // seconds of processor time, of the cores that there are for it
 	bytes float64 // over all cables
 }
 
@@ -365,7 +365,7 @@ func spent(proc string) (float64, error) {
 	return total, nil
 }
 
-// machine is the processor time that all cores together were not idle, seconds.
+// machine is the processor time that the cores which this process may use were not idle, together, seconds.
 func machine(stat string) (float64, error) {
 	all, idle, err := netns.Ticks(stat)
 	return float64(all-idle) / 100, err // USER_HZ

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
@@ -237,27 +238,54 @@ func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []result
 	return ts
 }
 
-// Ticks are what the cores of a machine have had of time, by its /proc/stat: all of it, and that in which they were idle, in
-// hundredths of a second.
+// Ticks are what the cores that this process may use have had of time, by the machine's /proc/stat: all of it, and that in
+// which they were idle, in hundredths of a second.
 func Ticks(stat string) (all, idle uint64, err error) {
 	text, err := bounded.ReadFile(stat, bounded.Config)
 	if err != nil {
 		return 0, 0, err
 	}
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	for i, field := range bytes.Fields(line) {
-		if i == 0 || i > 8 { // "cpu"; guest time is in user time already
-			continue
+	var own unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &own); err != nil { // there are more than it has room for
+		own.Zero()
+	}
+	if all, idle, err = ticks(text, &own); err != nil {
+		err = fmt.Errorf("%s: %w", stat, err)
+	}
+	return all, idle, err
+}
+
+// ticks are Ticks of some cores: of all, unless each of these has a line.
+func ticks(stat []byte, of *unix.CPUSet) (all, idle uint64, err error) {
+	var whole, some [2]uint64
+	found := 0
+	for line := range bytes.Lines(stat) {
+		fields := bytes.Fields(line)
+		if len(fields) == 0 || !bytes.HasPrefix(fields[0], []byte("cpu")) {
+			break // these lines come first
 		}
-		n, err := strconv.ParseUint(string(field), 10, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", stat, err)
+		sum := &whole
+		if cpu, err := strconv.Atoi(string(fields[0][3:])); err == nil {
+			if !of.IsSet(cpu) {
+				continue
+			}
+			sum = &some
+			found++
 		}
-		if all += n; i == 4 || i == 5 { // idle, iowait
-			idle += n
+		for i, field := range fields[1:min(len(fields), 9)] { // guest time is in user time already
+			n, err := strconv.ParseUint(string(field), 10, 64)
+			if err != nil {
+				return 0, 0, err
+			}
+			if sum[0] += n; i == 3 || i == 4 { // idle, iowait
+				sum[1] += n
+			}
 		}
 	}
-	return all, idle, nil
+	if found > 0 && found == of.Count() {
+		return some[0], some[1], nil
+	}
+	return whole[0], whole[1], nil
 }
 
 // machine measures how busy the cores are between two calls.
