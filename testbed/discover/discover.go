@@ -34,6 +34,7 @@ type Machine struct {
 	RDMA       []RDMA
 	GPUs       int
 	GPUModel   string
+	GPUFault   string                         // what nvidia-smi says that does not work; empty: it does, or is not there
 	Neighbours map[string]preflight.Neighbour // by device; nil: it has no lldpd, or does not let us ask
 }
 
@@ -64,7 +65,8 @@ exec 2>/dev/null
 at() { echo; echo "@@ $*"; }
 at name; uname -n
 at lldp; lldpctl -f json
-at gpu; nvidia-smi --query-gpu=name --format=csv,noheader
+if g=$(nvidia-smi --query-gpu=name --format=csv,noheader); then at gpu; echo "$g"
+elif command -v nvidia-smi >/dev/null; then at gpufault; echo "$g"; fi
 at addr; ip -o addr show
 at net
 for d in /sys/class/net/*; do
@@ -84,6 +86,9 @@ for p in /sys/class/infiniband/*/ports/*; do
 done
 at end
 `
+
+// noGPU is what nvidia-smi says where it works and finds none.
+const noGPU = "No devices"
 
 // Timeout is how long one machine may take to answer.
 const timeout = 20 * time.Second
@@ -130,11 +135,18 @@ func Parse(text string) (*Machine, error) {
 		}
 	}
 	for _, l := range parts["gpu"] {
-		if strings.HasPrefix(l, "No devices") || strings.Contains(l, "NVIDIA-SMI") {
+		if strings.HasPrefix(l, noGPU) {
 			continue
 		}
 		m.GPUs++
 		m.GPUModel = strings.TrimPrefix(strings.TrimSpace(l), "NVIDIA ")
+	}
+	if said := parts["gpufault"]; said != nil {
+		// GPUs that answer may come before what is wrong with another.
+		said = slices.DeleteFunc(append(said, "it says nothing"), func(l string) bool { return strings.HasPrefix(l, "NVIDIA ") })
+		if m.GPUFault = strings.TrimSpace(said[0]); strings.HasPrefix(m.GPUFault, noGPU) { // it works
+			m.GPUFault = ""
+		}
 	}
 	m.devices(parts["net"])
 	m.rdma(parts["rdma"])
@@ -428,6 +440,9 @@ func (d *drafter) host(m *Machine) {
 	}
 	if m.Neighbours == nil {
 		d.head("%s has no lldpd, or does not let %s ask it: its cables are not known", h.Name, "this user")
+	}
+	if m.GPUFault != "" {
+		d.head("%s: GPUs are not counted, as nvidia-smi does not work there: %s", h.Name, printable(m.GPUFault))
 	}
 	var rest, numa []string
 	add := func(dev Device, nic inventory.NIC) {

@@ -158,6 +158,34 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestAskWithoutGPUs: what nvidia-smi says that does not work is no GPU.
+func TestAskWithoutGPUs(t *testing.T) {
+	const mismatch = "Failed to initialize NVML: Driver/library version mismatch"
+	for smi, fault := range map[string]string{
+		"":                                   "",
+		"echo No devices were found; exit 6": "",
+		"echo '" + mismatch + "'; echo NVML library version: 580.159; exit 18":                                     mismatch,
+		"echo NVIDIA H200; echo 'Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost'; exit 15": "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost",
+		"exit 1": "it says nothing",
+	} {
+		programs := map[string]string{}
+		if smi != "" {
+			programs["nvidia-smi"] = smi
+		}
+		m, err := Ask(t.Context(), connect(t, programs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.GPUs != 0 || m.GPUModel != "" || m.GPUFault != fault {
+			t.Errorf("%s: %d GPUs, %q, %q; want %q", smi, m.GPUs, m.GPUModel, m.GPUFault, fault)
+		}
+		_, notes := Draft([]*Machine{m}, Options{Name: "lab"})
+		if said := strings.Contains(strings.Join(notes.Head, "\n"), "nvidia-smi does not work there: "+fault); said != (fault != "") {
+			t.Errorf("%s: %q", smi, notes.Head)
+		}
+	}
+}
+
 // The GPUs of this machine, where it has some.
 func TestAskGPUs(t *testing.T) {
 	smi, err := exec.LookPath("nvidia-smi")
