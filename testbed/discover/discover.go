@@ -35,6 +35,7 @@ type Machine struct {
 	GPUs       int
 	GPUModel   string
 	GPUFault   string                         // what nvidia-smi says that does not work; empty: it does, or is not there
+	VLANs      []string                       // on these devices, with their addresses: "eth0.100 has 10.1.0.1/24"
 	Neighbours map[string]preflight.Neighbour // by device; nil: it has no lldpd, or does not let us ask
 }
 
@@ -70,7 +71,7 @@ elif command -v nvidia-smi >/dev/null; then at gpufault; echo "$g"; fi
 at addr; ip -o addr show
 at net
 for d in /sys/class/net/*; do
-  [ -e "$d/device" ] || case "${d##*/}" in Ethernet*|swp*|eth*|en*) ;; *) continue ;; esac
+  [ -e "$d/device" ] || case "${d##*/}" in *.*) continue ;; Ethernet*|swp*|eth*|en*) ;; *) continue ;; esac
   n=${d##*/}
   for f in type operstate speed device/numa_node; do echo "$n $f $(cat "$d/$f")"; done
   for r in "$d"/device/infiniband/*; do
@@ -239,8 +240,12 @@ func (m *Machine) addresses(lines []string) {
 		if err != nil || p.Addr().IsLinkLocalUnicast() || p.Addr().IsLoopback() {
 			continue
 		}
-		if d := devices[f[1]]; d != nil && (!d.Address.IsValid() || d.Address.Addr().Is6() && p.Addr().Is4()) {
+		d := devices[f[1]]
+		if d != nil && (!d.Address.IsValid() || d.Address.Addr().Is6() && p.Addr().Is4()) {
 			d.Address = p
+		}
+		if on, _, _ := strings.Cut(f[1], "."); d == nil && devices[on] != nil {
+			m.VLANs = append(m.VLANs, f[1]+" has "+f[3])
 		}
 	}
 }
@@ -443,6 +448,9 @@ func (d *drafter) host(m *Machine) {
 	}
 	if m.GPUFault != "" {
 		d.head("%s: GPUs are not counted, as nvidia-smi does not work there: %s", h.Name, printable(m.GPUFault))
+	}
+	for _, v := range m.VLANs {
+		d.head("%s: %s: of a VLAN, which is left out", h.Name, printable(v))
 	}
 	var rest, numa []string
 	add := func(dev Device, nic inventory.NIC) {

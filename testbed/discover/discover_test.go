@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -183,6 +184,38 @@ func TestAskWithoutGPUs(t *testing.T) {
 		if said := strings.Contains(strings.Join(notes.Head, "\n"), "nvidia-smi does not work there: "+fault); said != (fault != "") {
 			t.Errorf("%s: %q", smi, notes.Head)
 		}
+	}
+}
+
+// TestVLAN: a VLAN is no device of its own, and its address is told.
+func TestVLAN(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"ens1f0/device/numa_node": "0", "ens1f0/speed": "100000", "ens1f0/operstate": "up", "ens1f0.100/speed": "100000", "ens1f0.100/operstate": "up",
+		"eth0/speed": "10000", "eth0/operstate": "up", "eth0.7/speed": "10000", "vlan8/speed": "10000", "bond0/speed": "10000",
+	} {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, []byte(text+"\n"), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ip := sshdtest.Programs(t, map[string]string{"ip": "echo '5: ens1f0.100    inet 10.1.0.1/24 brd 10.1.0.255 scope global ens1f0.100'"})
+	cmd := exec.Command("sh", "-s")
+	cmd.Env, cmd.Stdin = []string{"PATH=" + ip + ":/usr/bin:/bin"}, strings.NewReader(strings.ReplaceAll(script, "/sys/class/net", dir))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Parse(string(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Devices) != 2 || m.Devices[0].Name != "ens1f0" || m.Devices[1].Name != "eth0" || len(m.VLANs) != 1 || m.VLANs[0] != "ens1f0.100 has 10.1.0.1/24" {
+		t.Errorf("%+v, %q", m.Devices, m.VLANs)
+	}
+	inv, notes := Draft([]*Machine{m}, Options{Name: "lab"})
+	if len(inv.Hosts[0].NICs) != 1 || !strings.Contains(strings.Join(notes.Head, "\n"), ": ens1f0.100 has 10.1.0.1/24: of a VLAN") {
+		t.Errorf("%+v, %q", inv.Hosts, notes.Head)
 	}
 }
 
