@@ -235,16 +235,23 @@ func (s *Set) Keep() {
 	s.beats.Wait()
 }
 
-// Release gives everything back, the last first, but places that are named: of these time gives it back. It is idempotent.
-func (s *Set) Release(ctx context.Context, keep ...string) error {
+// Release gives everything back but places that are named: of these time gives it back. None waits for another, whose
+// host may say nothing; given are the names of those that are back. It is idempotent.
+func (s *Set) Release(ctx context.Context, keep ...string) (given []string, err error) {
 	s.Keep()
-	var errs []error
-	for _, l := range slices.Backward(s.leases) {
-		if !slices.Contains(keep, l.Place().Name) {
-			errs = append(errs, l.Release(ctx))
+	errs := make([]error, len(s.leases))
+	err = parallel.Every(len(errs), len(errs), func(i int) error {
+		if l := s.leases[i]; !slices.Contains(keep, l.Place().Name) {
+			errs[i] = l.Release(ctx)
+		}
+		return errs[i]
+	})
+	for i, l := range s.leases {
+		if name := l.Place().Name; errs[i] == nil && !slices.Contains(keep, name) {
+			given = append(given, name)
 		}
 	}
-	return errors.Join(errs...)
+	return given, err
 }
 
 // Return gives back what the holder with a token has, if it has it still: it is Release

@@ -140,11 +140,9 @@ func (tb *Testbed) giveBack(ctx context.Context, left []string) error {
 	if tb.held == nil {
 		return nil
 	}
-	if err := tb.held.Release(ctx, left...); err != nil {
-		return err
-	}
-	given := slices.DeleteFunc(slices.Clone(tb.leased), func(c *journal.Change) bool { return slices.Contains(left, c.Target) })
-	return tb.opt.Hold.Journal.Undone(given...)
+	given, err := tb.held.Release(ctx, left...)
+	undone := slices.DeleteFunc(slices.Clone(tb.leased), func(c *journal.Change) bool { return !slices.Contains(given, c.Target) })
+	return errors.Join(err, tb.opt.Hold.Journal.Undone(undone...))
 }
 
 // polite says whether whoever controls a switch now is left to it: not a run from which

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,61 @@ func TestTeardownKeepsLeases(t *testing.T) {
 	}
 	if left := log.Log().Undone(); len(left) != 1 || left[0].Target != "switch s2" {
 		t.Errorf("the journal has %+v", left)
+	}
+}
+
+// away is where leases lie on a host, which is asked for no longer than somebody waits. A mute one says nothing any more when
+// a lease is to be given back.
+type away struct {
+	lease.Dir
+	mute bool
+}
+
+func (a away) Link(ctx context.Context, old, name string) error {
+	if a.mute && strings.HasSuffix(name, ".free") {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return a.Dir.Link(ctx, old, name)
+}
+
+// A host that says nothing keeps its own leases, and the others are given back, and known to be.
+func TestTeardownBesideMuteHost(t *testing.T) {
+	log, err := journal.Open(t.TempDir(), journal.Header{Run: "run", Owner: "me", Began: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	tb := &Testbed{opt: Options{Shared: true, Hold: Hold{Journal: log}}}
+	dir := lease.Dir(t.TempDir())
+	places := []lease.Place{
+		{Name: "host h1", Key: "host-h1", Files: away{dir, false}}, {Name: "host h2", Key: "host-h2", Files: away{dir, false}}, {Name: "switch s1", Key: "switch-1", Files: away{dir, true}},
+	}
+	for _, p := range places {
+		tb.leased = append(tb.leased, &journal.Change{Target: p.Name, What: "take the lease", Undo: journal.Inverse{Lease: &journal.Lease{Token: "token"}}})
+	}
+	tb.held, err = lease.TakeAll(t.Context(), places, lease.Claim{Owner: "me", Run: "run", Token: "token", TTL: time.Minute}, lease.Options{})
+	if err := errors.Join(err, log.Begin(tb.leased...)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := tb.giveBack(ctx, []string{"host h2"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	for i, want := range []bool{false, true, true} {
+		if s, err := lease.Look(t.Context(), places[i]); err != nil || s.Held != want {
+			t.Errorf("%s is held: %t, %v", places[i].Name, s.Held, err)
+		}
+	}
+	var left []string
+	for _, e := range log.Log().Undone() {
+		left = append(left, e.Target)
+	}
+	if slices.Sort(left); !slices.Equal(left, []string{"host h2", "switch s1"}) {
+		t.Errorf("the journal has %q", left)
 	}
 }
 
