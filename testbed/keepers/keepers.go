@@ -157,7 +157,10 @@ func (k *Keepers) Lease(ctx context.Context, name string) (p lease.Place, kept j
 		what, kept.Key = "manager", name
 	} else {
 		// The host's own name: hosts may share homes.
-		own := client.ReadFilesOf(ctx, bounded.Small, "/proc/sys/kernel/hostname")[0] // nothing where there is none
+		own := client.ReadFilesOf(ctx, bounded.Small, "/proc/sys/kernel/hostname")[0]
+		if own.Err != nil && !errors.Is(own.Err, fs.ErrNotExist) && !errors.Is(own.Err, fs.ErrPermission) {
+			return p, kept, own.Err
+		}
 		kept.Key = "host-" + cmp.Or(strings.TrimSpace(string(own.Data)), name)
 	}
 	kept.Key = fileName(kept.Key)

@@ -2,6 +2,7 @@ package keepers
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -82,5 +83,30 @@ func TestBesideUnknown(t *testing.T) {
 	k := Beside(t.Context(), inv, []string{"https://ufm.lab", "h1"}, map[string]hosts.Host{"h1": h1}, reach.Options{Fan: 2})
 	if k.Client("h1") == nil || k.Err() == nil || !strings.Contains(k.Err().Error(), `no host or switch "https://ufm.lab"`) {
 		t.Errorf("%v, %v", k.Client("h1"), k.Err())
+	}
+}
+
+// named is a host that is asked for its own name, and for nothing else.
+type named struct {
+	hosts.Host
+	file hosts.File
+}
+
+func (named) Stat(context.Context, string) (fs.FileInfo, error) { return nil, fs.ErrNotExist }
+
+func (n named) ReadFilesOf(context.Context, int64, ...string) []hosts.File {
+	return []hosts.File{n.file}
+}
+
+// TestKeyOfHost: a host's lease has the host's own name, or that of the inventory where there is none; not where nobody knows.
+func TestKeyOfHost(t *testing.T) {
+	inv := &inventory.Inventory{Hosts: []inventory.Host{{Name: "h1"}}}
+	broken := errors.New("connection lost")
+	for want, file := range map[string]hosts.File{"host-gpu-a17": {Data: []byte("gpu-a17\n")}, "host-h1": {Err: fs.ErrNotExist}, "host-h1 ": {Err: fs.ErrPermission}, "": {Err: broken}} {
+		k := Beside(t.Context(), inv, []string{"h1"}, map[string]hosts.Host{"h1": named{file: file}}, reach.Options{})
+		p, err := k.Place(t.Context(), "h1")
+		if p.Key != strings.TrimSpace(want) || errors.Is(err, broken) != (want == "") || want != "" && err != nil {
+			t.Errorf("%v: %q, %v; want %q", file.Err, p.Key, err, want)
+		}
 	}
 }
