@@ -419,7 +419,11 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 // deleteFrom deletes from a switch what pick takes of all that is there, and returns it: nothing of a switch that runs
 // somebody else's program.
 func deleteFrom(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, o Options, pick func(there dataplane.Batch) dataplane.Batch) (found dataplane.Batch, err error) {
-	client, err := device.Dial(ctx, sw, device.Cables(inv.Topology(), sw.Name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !o.Force})
+	dial := device.Dial
+	if o.Dry {
+		dial = device.Look
+	}
+	client, err := dial(ctx, sw, device.Cables(inv.Topology(), sw.Name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !o.Force})
 	if errors.Is(err, dataplane.ErrNotPrimary) {
 		err = testbed.Controlled(sw.Name, err)
 	}

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/device"
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -108,5 +112,40 @@ func TestProgram(t *testing.T) {
 				t.Error("it is not told whole")
 			}
 		})
+	}
+}
+
+// TestDryForce: who only looks takes a switch from nobody, whatever is to be done with it.
+func TestDryForce(t *testing.T) {
+	sw := inventory.Switch{Name: "tor1", Kind: inventory.Tofino, Control: softswitchtest.Serve(t, 1, softswitchtest.NewMemory()), DeviceID: 1}
+	inv := &inventory.Inventory{Switches: []inventory.Switch{sw}}
+	run, err := device.Dial(t.Context(), sw, nil, dataplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close(context.Background())
+	job := ina.JobEntry{Job: 1, Epoch: 1, Mode: ina.Statistical, Size: 8, Expect: 3, Window: 8, UpPort: 4, DownGroup: 1}
+	if err := errors.Join(run.Push(t.Context(), dataplane.Pipeline{Info: p4.Info()}), run.Write(t.Context(), dataplane.Batch{Jobs: []ina.JobEntry{job}})); err != nil {
+		t.Fatal(err)
+	}
+	program, err := journal.NewProgram("fabric", theirs(t, "fabric"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for u, want := range map[*journal.Inverse]string{
+		{Entries: &journal.Entries{Epoch: 1, Jobs: []uint16{1}}}: "1 job deleted", {Program: program}: "program fabric put back",
+	} {
+		for _, force := range []bool{true, false} {
+			c := &cleaning{opt: Options{Dry: true, Force: force}, inv: inv}
+			what, err := c.undo(t.Context(), "switch tor1", *u)
+			if force && (err != nil || what != want) || !force && !errors.Is(err, testbed.ErrBusy) {
+				t.Errorf("%s, force %t: %q, %v", want, force, what, err)
+			}
+		}
+	}
+	select {
+	case <-run.Lost():
+		t.Errorf("it was taken away: %v", run.Err())
+	case <-time.After(100 * time.Millisecond):
 	}
 }

@@ -212,6 +212,15 @@ func Observe(ctx context.Context, sw inventory.Switch, cables []Cable, o datapla
 	return servers[sw.DeviceConfig].observe(sw, cables, o)
 }
 
+// Look is Dial for who would change a switch, and does not: it takes control from nobody. Where Dial is polite it says who
+// has it, as Dial does.
+func Look(ctx context.Context, sw inventory.Switch, cables []Cable, o dataplane.Options) (dataplane.Switch, error) {
+	if o.Polite {
+		return Dial(ctx, sw, cables, o)
+	}
+	return Observe(ctx, sw, cables, o)
+}
+
 // Facts are what a run's record keeps of a switch.
 func Facts(sw inventory.Switch, p Program, l dataplane.Loaded) results.SwitchFacts {
 	return results.SwitchFacts{
@@ -234,9 +243,13 @@ func Attach(ctx context.Context, c dataplane.Switch) (bool, error) {
 }
 
 // PutBack loads a program that Switch.Foreign has told of into a switch that runs one of INA, or none, and reports whether it
-// did; with dry, whether it would. It leaves alone what somebody has loaded since.
+// did; with dry, whether it would, see Look. It leaves alone what somebody has loaded since.
 func PutBack(ctx context.Context, sw inventory.Switch, cables []Cable, config []byte, dry bool, o dataplane.Options) (done bool, err error) {
-	c, err := Dial(ctx, sw, cables, o)
+	dial := Dial
+	if dry {
+		dial = Look
+	}
+	c, err := dial(ctx, sw, cables, o)
 	if err != nil {
 		return false, err
 	}
