@@ -211,7 +211,7 @@ func (c *Config) run(ctx context.Context, in *bufio.Reader) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer signal.Stop(signals)
-	signal.Ignore(unix.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // what is ignored would be ignored in the program, too
 	if unix.Getpgrp() != os.Getpid() {
 		if err := unix.Setpgid(0, 0); err != nil {
 			return fmt.Errorf("%s: lead a process group: %w", c.Name, err)

@@ -169,6 +169,7 @@ func TestTransparent(t *testing.T) {
 		{"no stdin", `cat; echo end`, supervise.Config{}, "end\n", 0},
 		{"environment", `printf %s "$A|$B"`, supervise.Config{Env: []string{"A=$(id) 'x'", "B=1", "B=2"}}, "$(id) 'x'|2", 0},
 		{"directory", `pwd`, supervise.Config{Dir: "/"}, "/\n", 0},
+		{"signals", `exec 3>&1; { yes 2>/dev/null; echo $? >&3; } | head -n 1 >/dev/null`, supervise.Config{}, "141\n", 0}, // SIGPIPE ends it
 		{"children", `sleep 1000 & (sleep 1000 &) ; echo out`, supervise.Config{}, "out\n", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
