@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -113,7 +114,7 @@ func cleanRun(c *cli.Context, dir string, f journal.Found) error {
 func cleaning(c *cli.Context) (o clean.Options, did *int) {
 	did = new(int)
 	return clean.Options{
-		Exe: "/proc/self/exe", Dry: c.Bool("dry-run"), Force: c.Bool("force"),
+		Exe: "/proc/self/exe", Dry: c.Bool("dry-run"), Force: c.Bool("force"), Owner: os.Getenv("INABENCH_OWNER"),
 		Say: func(target, what string) {
 			*did++
 			fmt.Fprintf(c.App.Writer, "%s: %s\n", target, what)

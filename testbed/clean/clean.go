@@ -39,6 +39,7 @@ type Options struct {
 	Dry   bool   // only look
 	Force bool   // take switches over from a controller that holds no lease
 	Fan   int    // hosts and switches worked on at once; 0: 32
+	Owner string // who cleans up a lab, and may have locked it to that end; empty: keepers.Owner()
 
 	// Say is told what was done, or with Dry would be, in the end, a line at a time. May be
 	// nil.
@@ -47,7 +48,7 @@ type Options struct {
 
 // whole are the options with their defaults.
 func (o Options) whole() Options {
-	o.Fan = cmp.Or(o.Fan, 32)
+	o.Fan, o.Owner = cmp.Or(o.Fan, 32), cmp.Or(o.Owner, keepers.Owner())
 	if o.Say == nil {
 		o.Say = func(string, string) {}
 	}

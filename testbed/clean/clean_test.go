@@ -1,9 +1,11 @@
 package clean
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -13,15 +15,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/keepers"
+	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
+	"github.com/inabench/inabench/testbed/supervise"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -119,6 +125,107 @@ func TestSweepStranger(t *testing.T) {
 		_, err := sweepHost(t.Context(), k, "h1", Options{Exe: "/proc/self/exe", Dry: dry})
 		if err == nil || !strings.Contains(err.Error(), "no program for ") || len(h.copied) > 0 {
 			t.Errorf("dry %v: %q was copied, %v", dry, h.copied, err)
+		}
+		k.Close()
+	}
+}
+
+// guest is a host of this machine on which nothing is ended: it notes what a supervisor is asked for, and who has the host
+// then.
+type guest struct {
+	hosts.Host
+	place  func() lease.Place
+	come   func() // is called when this program is about to be copied there
+	asked  []string
+	holder lease.State
+}
+
+func (g *guest) Run(ctx context.Context, argv []string, stdin io.Reader) (hosts.Output, error) {
+	if argv[len(argv)-1] != supervise.Verb {
+		if g.come != nil {
+			g.come()
+		}
+		g.come = nil
+		return g.Host.Run(ctx, argv, stdin)
+	}
+	var c supervise.Config
+	if err := json.NewDecoder(stdin).Decode(&c); err != nil {
+		return hosts.Output{}, err
+	}
+	g.asked = append(g.asked, c.Do)
+	var err error
+	g.holder, err = lease.Look(ctx, g.place())
+	return hosts.Output{}, err
+}
+
+// TestSweepLeased: a host is swept by who has it meanwhile. A lock of one's own is no reason against it, and lies there after
+// that; what another has, by now or since, is left alone.
+func TestSweepLeased(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, processesDir), 0o777), os.WriteFile(filepath.Join(dir, processesDir, "1"), nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	client := sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{Dir: dir, Env: append(os.Environ(), "HOME="+dir)}))
+	inv := &inventory.Inventory{Hosts: []inventory.Host{{Name: "h1"}}}
+	for name, c := range map[string]struct {
+		locked, comes string // who has locked it, and who comes while this program is copied there
+		dry           bool
+		asked, holder string // what is asked for, and who has it then, with the run
+		after         string // who has it
+	}{
+		"free":              {asked: "end", holder: "anna clean"},
+		"looked at":         {dry: true, asked: "list", holder: " "},
+		"own":               {locked: "anna", asked: "end", holder: "anna clean", after: "anna "},
+		"own, looked at":    {locked: "anna", dry: true, asked: "list", holder: "anna ", after: "anna "},
+		"another's":         {locked: "bob", after: "bob "},
+		"another's since":   {comes: "bob", after: "bob R"},
+		"own run since":     {locked: "anna", comes: "anna", after: "anna R"},
+		"looked at by then": {comes: "bob", dry: true, after: "bob R"},
+	} {
+		g := &guest{Host: client}
+		k := keepers.Beside(t.Context(), inv, []string{"h1"}, map[string]hosts.Host{"h1": g}, reach.Options{})
+		p, err := k.Place(t.Context(), "h1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.place = func() lease.Place { return p }
+		take := func(owner, run string) {
+			if _, err := lease.Take(t.Context(), p, lease.Claim{Owner: owner, Run: run, TTL: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.locked != "" {
+			take(c.locked, "")
+		}
+		if c.comes != "" {
+			g.come = func() { take(c.comes, "R") }
+		}
+		_, err = sweepHost(t.Context(), k, "h1", Options{Exe: "/proc/self/exe", Dry: c.dry, Owner: "anna"}.whole())
+		if busy := errors.Is(err, testbed.ErrBusy); busy != (c.asked == "") || !busy && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		who := func(s lease.State) string {
+			if !s.Held {
+				return " "
+			}
+			return s.Owner + " " + s.Run
+		}
+		if asked := strings.Join(g.asked, " "); asked != c.asked || asked != "" && who(g.holder) != c.holder {
+			t.Errorf("%s: %q of %q, want %q of %q", name, asked, who(g.holder), c.asked, c.holder)
+		}
+		s, err := lease.Look(t.Context(), p)
+		if after := cmp.Or(c.after, " "); err != nil || who(s) != after {
+			t.Errorf("%s: %q has it, %v; want %q", name, who(s), err, after)
+		}
+		if s.Held {
+			take := lease.Claim{Owner: "next", TTL: time.Minute, Takeover: true}
+			l, err := lease.Take(t.Context(), p, take)
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		k.Close()
 	}

@@ -3,10 +3,12 @@ package clean
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
@@ -24,8 +26,9 @@ import (
 
 // Lab undoes what any runs of this program have left in a lab whose journals are elsewhere, or lost: processes on hosts
 // that can be logged in to; all jobs in switches, their multicast groups, and the routes to hosts of the inventory; and
-// what scripts of switches clear. What somebody has leased is left alone: the error wraps testbed.ErrBusy, or
-// testbed.ErrLeftovers where something could not be undone. With Force nobody is asked whether a switch is leased.
+// what scripts of switches clear. Each host and switch is leased meanwhile. What somebody else has leased is left alone: the
+// error wraps testbed.ErrBusy, or testbed.ErrLeftovers where something could not be undone. With Force nobody is asked
+// whether a switch is leased.
 func Lab(ctx context.Context, inv *inventory.Inventory, o Options) error {
 	o = o.whole()
 	var names []string
@@ -69,32 +72,48 @@ func sweepHost(ctx context.Context, k *keepers.Keepers, host string, o Options) 
 	if names, err := client.ReadDir(ctx, processesDir); errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
 		return "", nil
 	}
-	if err := unleased(ctx, p); err != nil {
+	if err := o.unleased(ctx, p); err != nil {
 		return "", err
 	}
 	at, err := hosts.EnsureProgram(ctx, []hosts.Host{client}, o.Exe)
 	if err != nil {
 		return "", err
 	}
-	what, err := (&cleaning{opt: o}).processes(ctx, client, &journal.Processes{Exe: at[0]})
-	return what, testbed.Leftover(err)
+	return o.holding(ctx, p, undoing, func(ctx context.Context) (string, error) { // unless somebody has come meanwhile
+		what, err := (&cleaning{opt: o}).processes(ctx, client, &journal.Processes{Exe: at[0]})
+		return what, testbed.Leftover(err)
+	})
 }
 
 // processesDir is where supervisors keep their files in the user's home.
 const processesDir = ".cache/inabench/processes"
 
-// sweepSwitch clears a switch and says what that did; "" for one that keeps nothing of runs.
+// sweepSwitch clears a switch, unless somebody has it leased, and says what that did; "" for one that keeps nothing of runs.
 func sweepSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, o Options) (string, error) {
 	scripted := sw.Kind == inventory.Scripted
 	if scripted && (sw.Script == nil || len(sw.Script.Clear) == 0) || !scripted && (sw.Control == "" || !switches.Programmed(sw.Kind)) {
 		return "", nil
 	}
-	if !o.Force {
-		if err := unleasedSwitch(ctx, inv, sw.Name); err != nil {
-			return "", err
-		}
+	sweep := func(ctx context.Context) (string, error) { return clearSwitch(ctx, inv, sw, o) }
+	if o.Force {
+		return sweep(ctx)
 	}
+	k := keepers.Open(ctx, inv, []string{sw.Name}, 1)
+	defer k.Close()
+	p, err := k.Place(ctx, sw.Name)
+	if err != nil { // where nobody can be asked only the switch is left to say so
+		return sweep(ctx)
+	}
+	long := undoing
 	if scripted {
+		long += sw.Script.Timeout.Std()
+	}
+	return o.holding(ctx, p, long, sweep)
+}
+
+// clearSwitch is sweepSwitch of one that nobody else has.
+func clearSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, o Options) (string, error) {
+	if sw.Kind == inventory.Scripted {
 		if !o.Dry {
 			if err := switches.ClearScript(ctx, inv, sw); err != nil {
 				return "", testbed.Leftover(err)
@@ -127,21 +146,32 @@ func ofRuns(inv *inventory.Inventory, there dataplane.Batch) dataplane.Batch {
 	return there
 }
 
-// unleasedSwitch says that nobody has a switch, or who has it. Where nobody can be asked only the switch is left to say so.
-func unleasedSwitch(ctx context.Context, inv *inventory.Inventory, name string) error {
-	k := keepers.Open(ctx, inv, []string{name}, 1)
-	defer k.Close()
-	p, err := k.Place(ctx, name)
-	if err != nil {
-		return nil
+// holding does something for who cleans up, who has what is leased at a place meanwhile, for so long at most; a lock of
+// theirs is there again after that. The error wraps testbed.ErrBusy if somebody else has it. With Dry nothing is taken.
+func (o Options) holding(ctx context.Context, p lease.Place, long time.Duration, do func(ctx context.Context) (string, error)) (string, error) {
+	if o.Dry {
+		if err := o.unleased(ctx, p); err != nil {
+			return "", err
+		}
+		return do(ctx)
 	}
-	return unleased(ctx, p)
+	l, err := lease.Take(ctx, p, lease.Claim{Owner: o.Owner, Reason: "clean up", Run: sweeping, TTL: long, Controller: keepers.Controller(), Need: -1})
+	if err != nil {
+		return "", keepers.Busy(err)
+	}
+	within, cancel := context.WithTimeoutCause(ctx, long, fmt.Errorf("no end within %v", long))
+	defer cancel()
+	what, err := do(within)
+	return what, errors.Join(err, testbed.Leftover(l.Release(context.WithoutCancel(ctx))))
 }
 
-// unleased is an error that wraps testbed.ErrBusy if somebody has what is leased at a place.
-func unleased(ctx context.Context, p lease.Place) error {
+// sweeping is the run in whose name a lab is cleaned up: it lies on a lock of its owner, as runs do.
+const sweeping = "clean"
+
+// unleased is an error that wraps testbed.ErrBusy if somebody else has what is leased at a place, or a run has.
+func (o Options) unleased(ctx context.Context, p lease.Place) error {
 	s, err := lease.Look(ctx, p)
-	if err == nil && s.Held {
+	if err == nil && s.Held && (s.Run != "" || s.Owner != o.Owner) {
 		err = keepers.Busy(&lease.HeldError{State: s})
 	}
 	return err
