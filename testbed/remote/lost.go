@@ -55,6 +55,7 @@ type lostNode struct {
 	err  error
 	what string
 	hint string
+	back bool // it answers again
 }
 
 func (e *lostNode) Error() string { return fmt.Sprintf("%v; %s", e.err, e.what) }
@@ -108,8 +109,8 @@ func (tb *Testbed) investigate(ctx context.Context, name string) error {
 		select {
 		case <-time.After(tb.opt.Patience / 20):
 		case <-ctx.Done():
-			return &lostNode{lost, fmt.Sprintf("it has not answered for another %s: %v",
-				human.Elapsed(time.Since(noticed)), cause(err)), "is it on, is its cable in, does its SSH server run? What runs there ends by itself"}
+			return &lostNode{err: lost, what: fmt.Sprintf("it has not answered for another %s: %v",
+				human.Elapsed(time.Since(noticed)), cause(err)), hint: "is it on, is its cable in, does its SSH server run? What runs there ends by itself"}
 		}
 	}
 }
@@ -123,11 +124,17 @@ func cause(err error) error {
 	return err
 }
 
+// answers reports whether investigate says that a host answers again.
+func answers(err error) bool {
+	var e *lostNode
+	return errors.Is(err, ErrRebooted) || errors.As(err, &e) && e.back
+}
+
 // compare says what became of a host that answers again.
 func (tb *Testbed) compare(name string, lost error, now boot) error {
 	before := tb.boots[name]
 	if now.id == before.id || before.id == "" || now.id == "" {
-		return &lostNode{lost, "it answers again and was not rebooted", "its SSH server was restarted, or the network between was cut for a while"}
+		return &lostNode{lost, "it answers again and was not rebooted", "its SSH server was restarted, or the network between was cut for a while", true}
 	}
 	at := fmt.Sprintf("after %s", tb.opened.Format("15:04:05"))
 	if now.at.After(before.at.Add(2 * time.Second)) { // otherwise its clock says nothing
@@ -225,9 +232,9 @@ func (tb *Testbed) lost(ctx context.Context) error {
 		}
 		return nil // the others are as interesting
 	})
-	if tb.alone() {
-		return &lostNode{tb.hosts[names[0]].Err(), fmt.Sprintf("so are all %d hosts", len(names)),
-			"is this machine's own network up? What runs on hosts ends by itself"}
+	if tb.alone() && !slices.ContainsFunc(errs, answers) {
+		return &lostNode{err: tb.hosts[names[0]].Err(), what: fmt.Sprintf("so are all %d hosts", len(names)),
+			hint: "is this machine's own network up? What runs on hosts ends by itself"}
 	}
 	back, cancel := context.WithTimeout(ctx, tb.opt.Patience/4) // all of them have the same time to come back
 	defer cancel()
@@ -258,11 +265,11 @@ func (tb *Testbed) lookAt(ctx context.Context, name string, err error) error {
 		conn.Close()
 		return err // which says it
 	case errors.Is(dial, unix.ECONNREFUSED):
-		return &lostNode{err, "nothing listens at " + sw.Control + " any more", "its P4Runtime server has ended: look at its log, and start it again"}
+		return &lostNode{err: err, what: "nothing listens at " + sw.Control + " any more", hint: "its P4Runtime server has ended: look at its log, and start it again"}
 	case ctx.Err() != nil:
 		return err
 	}
-	return &lostNode{err, sw.Control + " does not answer any more", "is the switch on, and its management cable in?"}
+	return &lostNode{err: err, what: sw.Control + " does not answer any more", hint: "is the switch on, and its management cable in?"}
 }
 
 // alone reports whether no host is connected any more, of several.

@@ -54,6 +54,54 @@ func TestLostHostThatLetsIn(t *testing.T) {
 	}
 }
 
+// again is a host that was lost, and answers again: which boot it is in by now is its launcher's.
+type again struct {
+	mute
+	id string
+}
+
+func (a again) ReadFilesOf(_ context.Context, _ int64, names ...string) []hosts.File {
+	out := make([]hosts.File, len(names))
+	out[0].Data = []byte(a.id)
+	return out
+}
+
+// inBoot is the launcher of hosts that answer again in a boot.
+type inBoot string
+
+func (b inBoot) Dial(context.Context, reach.Way) (hosts.Host, error) {
+	return again{id: string(b)}, nil
+}
+func (inBoot) Check([]reach.Way) error { return nil }
+
+var addAgain = sync.OnceFunc(func() {
+	for _, boot := range []inBoot{"first", "second"} {
+		reach.Add(string(boot), func(reach.Options) reach.Launcher { return boot })
+	}
+})
+
+// All hosts may be lost because of this machine's own network; not if one of them answers.
+func TestLostHostsTogether(t *testing.T) {
+	addMute()
+	addAgain()
+	for launchers, want := range map[[2]string]string{
+		{"mute", "mute"}:     "so are all 2 hosts",
+		{"second", "second"}: "host h2: rebooted after ",
+		{"first", "first"}:   "it answers again and was not rebooted",
+		{"mute", "second"}:   "it has not answered for another ",
+	} {
+		tb := &Testbed{opt: Options{Fan: 4, Patience: 100 * time.Millisecond, Fabric: noFabric{}}, inv: &inventory.Inventory{}, hosts: map[string]hosts.Host{}, boots: map[string]boot{}}
+		for i, name := range []string{"h1", "h2"} {
+			tb.inv.Hosts = append(tb.inv.Hosts, inventory.Host{Name: name, Launcher: launchers[i]})
+			tb.hosts[name], tb.boots[name] = mute{}, boot{id: "first"}
+		}
+		err := tb.lost(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "so are all") != (launchers[1] == "mute") || errors.Is(err, ErrRebooted) != (launchers[1] == "second") {
+			t.Errorf("%q: %v", launchers, err)
+		}
+	}
+}
+
 // cut is a switch whose connection broke.
 type cut struct{ dataplane.Switch }
 
