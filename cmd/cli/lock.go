@@ -155,7 +155,7 @@ func lockCommand() *cli.Command {
 					Owner: cmp.Or(h.Owner, keepers.Owner()), Reason: h.Reason, TTL: ttl, Takeover: h.Takeover, Need: ttl,
 				}, lease.Options{Wait: h.Wait, Waiting: h.Waiting})
 				if err != nil {
-					return keepers.Busy(err)
+					return keepers.Busy(err, keepers.Wait, keepers.Takeover)
 				}
 				set.Keep() // nobody renews a person's
 				for _, l := range set.Leases() {
@@ -255,7 +255,7 @@ func unlockCommand() *cli.Command {
 						err = lease.Unlock(c.Context, p, owner, h.Takeover, h.Reason)
 					}
 					if err != nil {
-						errs = append(errs, keepers.Busy(err))
+						errs = append(errs, keepers.Busy(err, keepers.Takeover))
 					} else if s.Held {
 						fmt.Fprintf(c.App.Writer, "%s unlocked\n", p.Name)
 					}

@@ -210,29 +210,49 @@ func fileName(of string) string {
 type heldError struct {
 	*lease.HeldError
 	err error // which says so
+	may []Way
 }
 
 func (e *heldError) Error() string   { return fmt.Sprintf("%v: %v", testbed.ErrBusy, e.err) }
 func (e *heldError) Unwrap() []error { return []error{testbed.ErrBusy, e.err} }
 
+// Way is what a command does about somebody else who has what it wants: a flag of it, and what that does.
+type Way string
+
+// The ways that there are.
+const (
+	Wait     Way = "--wait 10m waits for it"
+	Takeover Way = "--takeover --reason WHY takes it away, and says so there"
+)
+
 // Hint is what to do about it.
 func (e *heldError) Hint() string {
 	if e.By != nil {
-		return "inabench who says what is reserved; take less time, or come when that is over; --takeover --reason WHY comes nevertheless, and says so there"
+		hint := "inabench who says what is reserved; take less time, or come when that is over"
+		if slices.Contains(e.may, Takeover) {
+			hint += "; --takeover --reason WHY comes nevertheless, and says so there"
+		}
+		return hint
 	}
-	hint := "--wait 10m waits for it; --takeover --reason WHY takes it away, and says so there"
+	var hints []string
 	if here := Controller().Host; e.Run != "" && e.Controller.Host == here && e.Owner == Owner() {
-		hint = fmt.Sprintf("if that run of yours (process %d on %s) is dead, `inabench clean` gives it back at once; ", e.Controller.PID, here) + hint
+		hints = append(hints, fmt.Sprintf("if that run of yours (process %d on %s) is dead, `inabench clean` gives it back at once", e.Controller.PID, here))
 	}
-	return hint
+	for _, w := range e.may {
+		hints = append(hints, string(w))
+	}
+	if len(e.may) == 0 {
+		hints = append(hints, "inabench who says whose it is and until when")
+	}
+	return strings.Join(hints, "; ")
 }
 
 // Busy makes what somebody else has an error that wraps testbed.ErrBusy and says what to
-// do.
-func Busy(err error) error {
+// do, by the ways that the command has.
+func Busy(err error, may ...Way) error {
 	var held *lease.HeldError
 	if errors.As(err, &held) && !errors.Is(err, testbed.ErrBusy) {
-		return &heldError{held, err}
+		return &heldError{held, err, may}
 	}
 	return err
 }

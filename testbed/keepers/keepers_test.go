@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/reach"
 )
 
@@ -107,6 +109,29 @@ func TestKeyOfHost(t *testing.T) {
 		p, err := k.Place(t.Context(), "h1")
 		if p.Key != strings.TrimSpace(want) || errors.Is(err, broken) != (want == "") || want != "" && err != nil {
 			t.Errorf("%v: %q, %v; want %q", file.Err, p.Key, err, want)
+		}
+	}
+}
+
+// TestHints: a hint has only flags of the command.
+func TestHints(t *testing.T) {
+	held := func() error { return &lease.HeldError{State: lease.State{Record: lease.Record{Owner: "bob"}}} }
+	reserved := func() error { return &lease.HeldError{By: &lease.Reservation{Owner: "bob"}} }
+	const free = "inabench who says what is reserved; take less time, or come when that is over"
+	for _, tt := range []struct {
+		err  error
+		may  []Way
+		want string
+	}{
+		{held(), []Way{Wait, Takeover}, "--wait 10m waits for it; --takeover --reason WHY takes it away, and says so there"},
+		{held(), []Way{Takeover}, "--takeover --reason WHY takes it away, and says so there"},
+		{held(), nil, "inabench who says whose it is and until when"},
+		{reserved(), []Way{Wait, Takeover}, free + "; --takeover --reason WHY comes nevertheless, and says so there"},
+		{reserved(), nil, free},
+	} {
+		err := Busy(tt.err, tt.may...)
+		if h, ok := err.(interface{ Hint() string }); !ok || h.Hint() != tt.want || !errors.Is(err, testbed.ErrBusy) {
+			t.Errorf("%v with %q: %v", tt.err, tt.may, err)
 		}
 	}
 }

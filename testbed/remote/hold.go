@@ -76,7 +76,7 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 	tb.leased = changes
 	if tb.held, err = lease.TakeAll(ctx, places, claim, lease.Options{Wait: hold.Wait, Waiting: hold.Waiting}); err != nil {
 		// Nothing of it was kept, unless a connection broke: then time gives it back.
-		return errors.Join(keepers.Busy(err), hold.Journal.Undone(changes...))
+		return errors.Join(keepers.Busy(err, keepers.Wait, keepers.Takeover), hold.Journal.Undone(changes...))
 	}
 	return errors.Join(hold.Journal.Made(changes...), tb.oust(ctx))
 }
