@@ -180,15 +180,6 @@ func Lines(r io.Reader, limit int) iter.Seq2[[]byte, error] {
 	}
 }
 
-// Decode reads a JSON document of at most limit bytes, and nothing after it.
-func Decode(r io.Reader, limit int64, v any) error {
-	b, err := ReadAll(r, limit)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
-}
-
 // DecodeOnly reads the JSON document at the beginning of text, of v's keys and no others. The rest is what follows it; empty:
 // nothing but blanks.
 func DecodeOnly(text []byte, v any) (rest []byte, err error) {

@@ -139,19 +139,6 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestDecode(t *testing.T) {
-	var v struct{ A int }
-	if err := Decode(strings.NewReader(`{"A": 3}`), 100, &v); err != nil || v.A != 3 {
-		t.Errorf("%+v, %v", v, err)
-	}
-	if err := Decode(strings.NewReader(`{"A": 3}`), 5, &v); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a large one: %v", err)
-	}
-	if err := Decode(strings.NewReader(`{"A": 3} {"A": 4}`), 100, &v); err == nil {
-		t.Error("two were taken for one")
-	}
-}
-
 func TestUntil(t *testing.T) {
 	why := errors.New("somebody ended it")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -82,7 +82,7 @@ type Files interface {
 	ReadFilesOf(ctx context.Context, limit int64, names ...string) []File
 	// ReadSmall reads a regular file of at most bounded.Small bytes, and nothing that is no regular file.
 	ReadSmall(ctx context.Context, name string) ([]byte, Stamp, error)
-	// ReadDir are the names in a directory, at most bounded.Entries.
+	// ReadDir are the names in a directory; one that holds more than anybody's would is an error.
 	ReadDir(ctx context.Context, dir string) ([]string, error)
 	// Stat describes a file.
 	Stat(ctx context.Context, name string) (fs.FileInfo, error)

@@ -555,9 +555,6 @@ func (l *Lease) overran(ctx context.Context, files listing, now time.Time) {
 // Place is what the lease is of.
 func (l *Lease) Place() Place { return l.place }
 
-// Token is what tells its holder from all others.
-func (l *Lease) Token() string { return l.holder.Token }
-
 // Holder is what tells its files from those of all others.
 func (l *Lease) Holder() Holder { return l.holder }
 

@@ -63,7 +63,7 @@ func TestFollows(t *testing.T) {
 	lost(anna, 1, "")
 	// Its own is anna's again, with another number.
 	c := claim("anna", "R1")
-	c.Token = anna.Token()
+	c.Token = anna.Holder().Token
 	take(t, p, c)
 	lost(anna, 1, "")
 	// What somebody puts there is no lease.
@@ -150,7 +150,7 @@ func TestReturn(t *testing.T) {
 	if err := Return(ctx, p, "another"); err != nil || !look(t, p).Held {
 		t.Errorf("another's: %v", err)
 	}
-	if err := Return(ctx, p, l.Token()); err != nil || look(t, p).Held {
+	if err := Return(ctx, p, l.Holder().Token); err != nil || look(t, p).Held {
 		t.Errorf("its own: %v", err)
 	}
 }
@@ -322,7 +322,7 @@ func TestPlanted(t *testing.T) {
 			of := planted{files(dir), map[string]uint32{}}
 			p := Place{Name: "host h1", Key: "host-h1", Files: of}
 			l := take(t, p, claim("anna", "R1"))
-			if l.Holder() != (Holder{l.Token(), uint32(os.Getuid())}) {
+			if l.Holder().UID != uint32(os.Getuid()) {
 				t.Errorf("it is held by %+v", l.Holder())
 			}
 			plant := func(text string, uid int) {
@@ -340,17 +340,17 @@ func TestPlanted(t *testing.T) {
 			}
 			// Its own account may extend it, but not for ever, nor for no time.
 			for _, ttl := range []string{"0", "1", "-60", "9223372036854775807"} {
-				text := `{"owner":"anna","run":"R1","token":"` + l.Token() + `","ttl":` + ttl + `}`
+				text := `{"owner":"anna","run":"R1","token":"` + l.Holder().Token + `","ttl":` + ttl + `}`
 				if r, own := l.Holder().wrote([]byte(text), Stamp{UID: l.Holder().UID}); own {
 					t.Errorf("it has %+v", r)
 				}
 			}
-			plant(`{"owner":"mallory","token":"`+l.Token()+`","ttl":60}`, os.Getuid()+1)
+			plant(`{"owner":"mallory","token":"`+l.Holder().Token+`","ttl":60}`, os.Getuid()+1)
 			if err := Follows(ctx, p, l.Holder(), 1); !errors.Is(err, ErrLost) {
 				t.Errorf("a supervisor follows: %v", err)
 			}
 			c := claim("anna", "R1")
-			c.Token = l.Token()
+			c.Token = l.Holder().Token
 			if _, err := Take(ctx, p, c); !errors.Is(err, ErrHeld) {
 				t.Errorf("it is taken once more: %v", err)
 			}
