@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/status"
 
-	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/internal/rpc"
 	"github.com/inabench/inabench/placement/paramservice"
 	"github.com/inabench/inabench/testbed/paramservice/control"
@@ -26,13 +24,10 @@ import (
 type Setup struct {
 	Listen string `json:"listen,omitempty"` // for nodes (gRPC); empty: any port of the loopback
 	State  string `json:"state"`            // see Config
-	Log    string `json:"log,omitempty"`    // file that events are appended to, too
 
 	Plan    *paramservice.MasterOptions `json:"plan,omitempty"` // nil: paramservice.DefaultMaster
 	Times   migrate.Times               `json:"times,omitzero"`
 	Lease   time.Duration               `json:"lease,omitempty"`
-	Grace   time.Duration               `json:"grace,omitempty"`
-	Start   time.Duration               `json:"start,omitempty"`
 	Profile int                         `json:"profile,omitempty"`
 	Period  time.Duration               `json:"period,omitempty"`
 }
@@ -43,13 +38,13 @@ type Setup struct {
 // started that joins under that id, and when it reads "stop" it ends it, if it has not ended by
 // itself. In either case, and whenever else one has ended, it says "exited".
 type Command struct {
-	Cmd string `json:"cmd"` // "register", "end", "move", "exited", "failed" or "stop"
+	Cmd string `json:"cmd"` // "register", "end", "move", "exited" or "stop"
 
 	Job control.Job `json:"job,omitzero"` // of "register"
 	ID  uint32      `json:"id,omitempty"` // of "end", and "move": see Master.Move
 	Why string      `json:"why,omitempty"`
 
-	Aggregator int32 `json:"aggregator,omitempty"` // of "exited", and "failed": it could not be started
+	Aggregator int32 `json:"aggregator,omitempty"` // of "exited"
 }
 
 // maxLine bounds a line on stdin, bytes: a job of MaxTensors tensors has some MB.
@@ -84,7 +79,6 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 type process struct {
 	mu      sync.Mutex
 	out     *json.Encoder
-	log     *json.Encoder // nil: none
 	running map[int32]*remote
 	work    sync.WaitGroup // commands that wait
 }
@@ -93,9 +87,6 @@ func (p *process) emit(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = p.out.Encode(e) // whoever reads it is gone: stdin ends then too
-	if p.log != nil {
-		_ = p.log.Encode(e)
-	}
 }
 
 // remote is an Aggregator that somebody else has started.
@@ -103,24 +94,20 @@ type remote struct {
 	p    *process
 	id   int32
 	done chan struct{}
-	err  error // it could not be started
 }
 
 // Start implements Pool: the event "allocate" has been emitted.
 func (p *process) Start(_ context.Context, id int32) (Process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.remote(id)
-	return r, r.err
+	return p.remote(id), nil
 }
 
-// exited says that an Aggregator has ended, or could not be started.
-func (p *process) exited(id int32, err error) {
+// exited says that an Aggregator has ended.
+func (p *process) exited(id int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.remote(id) // of a pMaster before, or it has been quicker than Start
-	r.err = err
-	r.end()
+	p.remote(id).end() // of a pMaster before, or it has been quicker than Start
 }
 
 // remote is what is known of an Aggregator. The caller has the lock.
@@ -165,14 +152,6 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 	if s.State == "" {
 		return errors.New("no file for the epoch (state)")
 	}
-	if s.Log != "" {
-		f, err := bounded.OpenFile(s.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		if err != nil {
-			return fmt.Errorf("log: %w", err)
-		}
-		defer f.Close()
-		p.log = json.NewEncoder(f)
-	}
 	if s.Listen == "" {
 		s.Listen = "127.0.0.1:0"
 	}
@@ -185,7 +164,7 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		plan = *s.Plan
 	}
 	m, err := New(Config{
-		Plan: plan, Pool: p, State: s.State, Times: s.Times, Lease: s.Lease, Grace: s.Grace, Start: s.Start,
+		Plan: plan, Pool: p, State: s.State, Times: s.Times, Lease: s.Lease,
 		Profile: s.Profile, Period: s.Period, Emit: p.emit,
 	})
 	if err != nil {
@@ -288,9 +267,7 @@ func (p *process) obey(ctx context.Context, m *Master, line []byte) (stop bool) 
 		case "move":
 			p.later(c.ID, func() error { return m.Move(ctx, c.ID) })
 		case "exited":
-			p.exited(c.Aggregator, nil)
-		case "failed":
-			p.exited(c.Aggregator, fmt.Errorf("aggregator %d: %s", c.Aggregator, c.Why))
+			p.exited(c.Aggregator)
 		case "stop":
 			return true
 		default:

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,7 +57,7 @@ func newHost(t *testing.T) *host {
 	plan := paramservice.DefaultMaster()
 	plan.LossLimit, plan.LowPerf = 0.5, 0.01 // speeds are not what is tested
 	dir := t.TempDir()
-	h.setup = pmaster.Setup{State: filepath.Join(dir, "epoch"), Log: filepath.Join(dir, "log"), Plan: &plan, Times: times, Lease: lease, Profile: 3}
+	h.setup = pmaster.Setup{State: filepath.Join(dir, "epoch"), Plan: &plan, Times: times, Lease: lease, Profile: 3}
 	h.start()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -231,24 +230,6 @@ func TestKill9(t *testing.T) {
 			t.Errorf("Aggregator %d goes on", id)
 		}
 	}
-	// The log has what was told.
-	text, err := os.ReadFile(h.setup.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var logged []string
-	for line := range strings.Lines(string(text)) {
-		var e pmaster.Event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
-		logged = append(logged, e.Event)
-	}
-	for _, what := range []string{"epoch", "ready", "registered", "profiled", "lost", "recovered", "restored", "ended", "released"} {
-		if !slices.Contains(logged, what) {
-			t.Errorf("the log has no %q: %v", what, logged)
-		}
-	}
 }
 
 // What is wrong with a setup is said as an event, and Main's error.
@@ -257,7 +238,6 @@ func TestMainErrors(t *testing.T) {
 		"no JSON":     {"{", "unexpected end"},
 		"no state":    {"{}", "no file for the epoch"},
 		"bad address": {`{"state":"` + t.TempDir() + `/e","listen":"nowhere"}`, "nowhere"},
-		"bad log":     {`{"state":"` + t.TempDir() + `/e","log":"/nowhere/log"}`, "log: open /nowhere/log"},
 		"bad state":   {`{"state":"/nowhere/e"}`, "epoch of pMaster is not known"},
 	} {
 		var out strings.Builder
