@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/cluster"
 )
