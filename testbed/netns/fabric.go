@@ -53,7 +53,7 @@ type Options struct {
 
 const (
 	upTimeout = 30 * time.Second
-	grace     = 2 * time.Second // for processes to stop when their stdin has ended
+	grace     = 4 * time.Second // for processes to stop when their stdin has ended
 )
 
 // Fabric is an emulated testbed. Its methods are safe for concurrent use.
