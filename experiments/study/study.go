@@ -160,8 +160,24 @@ type Planned struct {
 	On    string // the driver; "": nobody has said yet
 }
 
-// UpTo is how often the point is done, at most.
-func (p *Planned) UpTo() int { return cmp.Or(p.Times, p.Spec.Measure.UpTo()) }
+// EachSeed asks something of the seed of each repeat of the point, or where nothing is drawn of the first alone. The error is the
+// first, and names the repeat.
+func (p *Planned) EachSeed(drawn bool, ask func(seed uint64) error) error {
+	repeats := 1
+	if drawn {
+		repeats = cmp.Or(p.Times, p.Spec.Measure.UpTo())
+	}
+	for i := range repeats {
+		err := ask(p.Spec.Measure.Seed + uint64(i))
+		switch {
+		case err != nil && i > 0:
+			return fmt.Errorf("repeat %d: %w", i+1, err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
 
 // Has says whether the point has all of the labels.
 func (p *Planned) Has(labels []string) bool { return results.Labelled(p.Labels, labels) }

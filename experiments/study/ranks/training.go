@@ -254,19 +254,11 @@ func (t *Training) congested(s *spec.Spec, e *titan.CongestedError) string {
 
 // Ready implements study.Study.
 func (t *Training) Ready(p study.Planned) error {
-	repeats := 1
-	if len(t.Background) == 0 { // each draws others' GPUs
-		repeats = p.UpTo()
-	}
-	for i := range repeats {
-		if _, err := t.occupy(p.Spec, p.Spec.Measure.Seed+uint64(i)); err != nil {
-			if i > 0 {
-				err = fmt.Errorf("repeat %d: %w", i+1, err)
-			}
-			return err
-		}
-	}
-	return nil
+	drawn := len(t.Background) == 0 // others' GPUs
+	return p.EachSeed(drawn, func(seed uint64) error {
+		_, err := t.occupy(p.Spec, seed)
+		return err
+	})
 }
 
 // Supports implements study.Study: every driver can, as far as ranks can be told apart.

@@ -270,16 +270,10 @@ func (t *Trace) Ready(p study.Planned) error {
 	if _, err := t.traced(s, tr, s.Measure.Seed); err != nil {
 		return err
 	}
-	repeats := 1 // if there is one draw of blocks, there are others
-	if t.Resample == windows {
-		repeats = p.UpTo()
-	}
-	for i := range repeats {
-		if _, err := t.again(tr, scale, s, s.Measure.Seed+uint64(i)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.EachSeed(t.Resample == windows, func(seed uint64) error { // if there is one draw of blocks, there are others
+		_, err := t.again(tr, scale, s, seed)
+		return err
+	})
 }
 
 // jobs makes the trace of one repeat: the same for all policies.

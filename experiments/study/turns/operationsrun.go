@@ -224,23 +224,14 @@ func (o *Operations) beat(s *spec.Spec, scale results.Scale) time.Duration {
 
 // Ready implements study.Study.
 func (o *Operations) Ready(p study.Planned) error {
-	repeats := 1
-	if len(o.Table) == 0 && o.From == "" { // each draws its jobs
-		repeats = p.UpTo()
-	}
-	for i := range repeats {
-		jobs, err := o.jobs(p.Spec, p.Spec.Measure.Seed+uint64(i))
+	drawn := len(o.Table) == 0 && o.From == ""
+	return p.EachSeed(drawn, func(seed uint64) error {
+		jobs, err := o.jobs(p.Spec, seed)
 		if err == nil && p.On != "" && p.On != "sim" {
 			err = runnable(jobs)
 		}
-		if err != nil {
-			if i > 0 {
-				err = fmt.Errorf("repeat %d: %w", i+1, err)
-			}
-			return err
-		}
-	}
-	return nil
+		return err
+	})
 }
 
 // runnable reports jobs that no testbed runs, as it cannot tell them or their ranks apart.
