@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -39,8 +41,10 @@ func Files(s *spec.Spec) (out map[string]string, err error) {
 				add(file, "")
 			}
 		}
-		if st, ok := Of(p.Spec).(study.Reader); ok {
-			st.Files(add)
+		for _, table := range slices.Sorted(maps.Keys(p.Spec.Studies)) {
+			if st, ok := p.Spec.Studies[table].(study.Reader); ok {
+				st.Files(add)
+			}
 		}
 	}
 	return out, errors.Join(errs...)

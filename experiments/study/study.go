@@ -75,7 +75,7 @@ type (
 	Builder interface {
 		Build(k *FabricKey, s *spec.Spec, driver string)
 	}
-	// Reader hands over the paths of files that it reads, with the keys that name them.
+	// Reader, which other tables of the study may be too, hands over the paths of files that it reads, with the keys that name them.
 	Reader interface {
 		Files(add func(path, key string))
 	}

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -433,15 +432,13 @@ func factsOf(rec *results.Record) []fact {
 	return out
 }
 
-// namedFile finds a file that an experiment names, relative to its own folder.
-var namedFile = regexp.MustCompile(`(?m)^\s*(catalogue|patterns|from|trees)\s*=\s*["']([^/"'][^"']*)["']`)
-
-// besideOf is the folder of the experiment where it names files, which are looked for there and are not kept with the run;
-// empty: it names none.
+// besideOf is the folder of the experiment where it names files by where they are from there, and which are not kept with the
+// run; empty: it names none.
 func besideOf(rec *results.Record) string {
-	for _, m := range namedFile.FindAllStringSubmatch(rec.Experiment.Text, -1) {
-		if strings.ContainsAny(m[2], "./") {
-			return filepath.Dir(rec.Experiment.Path)
+	folder := filepath.Dir(rec.Experiment.Path)
+	for path := range rec.Files {
+		if !filepath.IsAbs(path) || strings.HasPrefix(path, folder+string(filepath.Separator)) {
+			return folder
 		}
 	}
 	return ""

@@ -137,21 +137,24 @@ func TestRerun(t *testing.T) {
 
 // TestBeside: where an experiment names files, it is said where they were.
 func TestBeside(t *testing.T) {
-	for text, want := range map[string]string{
-		"name = \"a\"\n":                                               "",
-		"catalogue = \"models/autops.toml\"\n":                         "experiments",
-		"[trace]\n  from = 'philly.csv' # a week of it\n":              "experiments",
-		"[trace]\nfrom = \"google\"\n[operations]\ntrees = \"mina\"\n": "",
-		"patterns = \"/data/patterns.toml\"\n":                         "",
-		"# catalogue = \"models.toml\"\n":                              "",
+	for _, c := range []struct{ experiment, file, want string }{
+		{experiment: "experiments/a.toml"},
+		{"experiments/a.toml", "experiments/models/autops.toml", "experiments"},
+		{"a.toml", "philly.csv", "."},
+		{"/lab/a.toml", "/lab/philly.csv", "/lab"},
+		{"experiments/a.toml", "/data/patterns.toml", ""},
+		{"/lab/a.toml", "/data/patterns.toml", ""},
 	} {
 		rec := resultstest.Quickstart()
-		rec.Experiment.Text = text
-		if got := besideOf(rec); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+		rec.Experiment.Path = c.experiment
+		if c.file != "" {
+			rec.Files = map[string]string{c.file: "1f"}
 		}
-		if page := htmlOf(t, rec, nil); strings.Contains(page, "copy them here first") != (want != "") {
-			t.Errorf("%q: the page is wrong", text)
+		if got := besideOf(rec); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+		if page := htmlOf(t, rec, nil); strings.Contains(page, "copy them here first") != (c.want != "") {
+			t.Errorf("%+v: the page is wrong", c)
 		}
 	}
 }

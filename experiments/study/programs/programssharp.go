@@ -32,6 +32,9 @@ type SHARPSetup struct {
 	Reserve bool `toml:"reserve"`
 }
 
+// Files implements study.Reader.
+func (a *SHARPSetup) Files(add func(path, key string)) { add(a.Trees, "sharp.trees") }
+
 // sharpOf is what the experiment says of SHARP, nil if nothing.
 func sharpOf(s *spec.Spec) *SHARPSetup {
 	a, _ := s.Studies["sharp"].(*SHARPSetup)
