@@ -204,11 +204,10 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 		return err
 	}
 	s := r.spec
-	files, err := kinds.Files(s)
-	if err != nil {
-		return err
+	if r.unread != nil {
+		return r.unread
 	}
-	w := &cellWork{Files: files, Name: s.File, Text: s.Text, Inventory: s.Inventory().SHA256, Tool: r.opt.Tool, Sets: s.Overrides, Points: len(r.points), Repeats: r.opt.Repeats}
+	w := &cellWork{Files: r.files, Name: s.File, Text: s.Text, Inventory: s.Inventory().SHA256, Tool: r.opt.Tool, Sets: s.Overrides, Points: len(r.points), Repeats: r.opt.Repeats}
 	if err := r.takeOver(dir, w); err != nil {
 		return err
 	}

@@ -127,6 +127,8 @@ type run struct {
 	opt    RunOptions
 	points []study.Planned
 	rec    *results.Record
+	files  map[string]string // that the experiment names; see kinds.Files
+	unread error             // why some cannot be read
 	dir    *results.Dir
 
 	tb       testbed.Testbed
@@ -201,14 +203,14 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		topo = drivers.Topology(s.Inventory())
 	}
 	scale := spec.EmulationScale(s, o.Driver)
-	files, _ := kinds.Files(s) // whoever reads one says why it cannot be read
+	r.files, r.unread = kinds.Files(s) // whoever reads one says why it cannot be read
 	r.rec = &results.Record{
 		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: kindOn(s, o.Driver), Seed: s.Measure.Seed,
 		Tool: o.Tool, Args: o.Args, Overrides: s.Overrides,
 		Scale:      scale,
 		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
 		Inventory:  results.File{Path: s.Inventory().File, SHA256: s.Inventory().SHA256, Text: s.Inventory().Text},
-		Files:      files,
+		Files:      r.files,
 		Topology:   topo, Expect: s.ExpectationsAt(scale), Planned: len(points) * r.opt.Repeats, Started: time.Now().UTC(),
 		Timings: map[string]float64{}, Night: o.Night,
 		Sabotage: recordOf(r.sabotaged), Repeating: r.until,
