@@ -475,8 +475,10 @@ func observed(jobs []serving, out *deploy.Result) *service.Result {
 		switch {
 		case e.Event == "profiled" || e.Event == "migrated":
 			res.Changes = append(res.Changes, service.Change{At: at, What: service.Settled, Job: names[e.Job]})
-		case e.Event == "verdict" && verdicts[e.Verdict] != 0:
-			res.Changes = append(res.Changes, service.Change{At: at, What: verdicts[e.Verdict], Job: cmp.Or(e.Other, e.Name)})
+		case e.Event == "verdict":
+			if what, ok := service.OfVerdict(e.Verdict); ok {
+				res.Changes = append(res.Changes, service.Change{At: at, What: what, Job: cmp.Or(e.Other, e.Name)})
+			}
 		}
 	}
 	slices.SortStableFunc(res.Changes, func(a, b service.Change) int { return cmp.Compare(a.At, b.At) })
@@ -531,11 +533,6 @@ func stalls(kind results.Kind, jobs []serving, res *service.Result) []results.Fi
 	return []results.Figure{
 		study.Exactly("stall", results.Cluster, kind, results.Median(longer)), study.Exactly("stall_part", results.Cluster, kind, results.Median(parts)),
 	}
-}
-
-// verdicts are the changes that follow from pMaster's.
-var verdicts = map[string]service.What{
-	"reverted": service.Reverted, "respread": service.Respread, "evacuated": service.Evacuated, "helpless": service.Helpless,
 }
 
 // summaries are what workers reported, also of jobs that were cut short. A worker's last models have

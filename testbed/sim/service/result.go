@@ -130,6 +130,16 @@ var verdicts = map[paramservice.Verdict]What{
 	paramservice.Reverted: Reverted, paramservice.Respread: Respread, paramservice.Evacuated: Evacuated, paramservice.Helpless: Helpless,
 }
 
+// OfVerdict is the change that a verdict of pMaster's makes, by the verdict's name; not ok: it makes none.
+func OfVerdict(name string) (_ What, ok bool) {
+	for v, what := range verdicts {
+		if v.String() == name {
+			return what, true
+		}
+	}
+	return 0, false
+}
+
 // Steady is the longest time in which nothing changed: when it began, and when it ended.
 func (r *Result) Steady() (from, to time.Duration) {
 	last := time.Duration(0)
