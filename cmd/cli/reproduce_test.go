@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 // TestNewestRuns: claims are judged by the newest run of all points. A newer one that was small, was interrupted or broke takes
@@ -42,13 +42,7 @@ func TestNewestRuns(t *testing.T) {
 		for i, rec := range c.runs {
 			rec.Started = time.Date(2026, 10, 1+i, 2, 0, 0, 0, time.UTC)
 			rec.Finished = rec.Started.Add(time.Minute)
-			d, err := results.Create(root, rec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(d.Close(), d.Save(rec)); err != nil {
-				t.Fatal(err)
-			}
+			resultstest.Save(t, root, rec)
 		}
 		shown, err := newestRuns(root)
 		if err != nil || len(shown) != 1 {

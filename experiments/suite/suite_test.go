@@ -18,6 +18,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/resultstest"
 	"github.com/inabench/inabench/results/trend"
 	"github.com/inabench/inabench/testbed"
 )
@@ -316,14 +317,7 @@ func TestJudge(t *testing.T) {
 			rec.Points = append(rec.Points, results.Point{Repeat: i, Phases: []results.Phase{{Figures: []results.Figure{
 				{Metric: "goodput", Of: "A", Kind: results.Simulated, Value: goodput + float64(i), N: 1, Unit: "bit/s"}}}}})
 		}
-		d, err := results.Create(root, rec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(d.Close(), d.Save(rec)); err != nil {
-			t.Fatal(err)
-		}
-		return filepath.Base(d.Path)
+		return resultstest.Save(t, root, rec)
 	}
 	began := time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC)
 	for i := range 14 {

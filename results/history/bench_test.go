@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 // store makes a directory of runs as a nightly suite leaves them: experiments of 8 points in 3
@@ -78,7 +79,7 @@ func BenchmarkIndex(b *testing.B) {
 			b.Run("one-more", func(b *testing.B) {
 				rec := record(1, 100, 101)
 				for b.Loop() {
-					save(b, root, rec)
+					resultstest.Save(b, root, rec)
 					if n, err := x.Update(b.Context()); err != nil || n != 1 {
 						b.Fatal(n, err)
 					}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,15 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 	"github.com/inabench/inabench/results/trend"
 )
-
-var seed = flag.Uint64("seed", 1, "seed of the random tests")
-
-func random(t testing.TB) *rand.Rand {
-	t.Logf("-seed %d", *seed)
-	return rand.New(rand.NewPCG(*seed, 0x9e3779b97f4a7c15))
-}
 
 const spec = `# two jobs
 version = 1
@@ -66,19 +58,6 @@ func record(n int, goodput ...float64) *results.Record {
 		}}}})
 	}
 	return rec
-}
-
-// save writes a run as a run does, and returns its directory's name.
-func save(t testing.TB, root string, rec *results.Record) string {
-	t.Helper()
-	d, err := results.Create(root, rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(d.Close(), d.Save(rec)); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Base(d.Path)
 }
 
 func openIndex(t testing.TB, root string) *Index {
@@ -171,20 +150,20 @@ func sameRebuilt(t testing.TB, x *Index) {
 func TestSeries(t *testing.T) {
 	root := t.TempDir()
 	x := openIndex(t, root)
-	first := save(t, root, record(0, 100, 102))
+	first := resultstest.Save(t, root, record(0, 100, 102))
 	cutOff := record(1, 101)
 	cutOff.Finished, cutOff.Outcome = time.Time{}, results.ErrorOutcome
-	save(t, root, cutOff)
+	resultstest.Save(t, root, cutOff)
 	limited := record(2, 50, 99)
 	limited.Points[0].Health = []results.Trouble{{What: "timer lateness", Fatal: true}}
-	save(t, root, limited)
+	resultstest.Save(t, root, limited)
 	early := record(3, 20)
 	early.Points[0].Error = "host h1 is gone"
 	early.Outcome = results.ErrorOutcome
-	save(t, root, early)
+	resultstest.Save(t, root, early)
 	other := record(4, 80)
 	other.Hosts[0].Kernel = "6.2.0"
-	save(t, root, other)
+	resultstest.Save(t, root, other)
 	update(t, x, 5)
 
 	got := series(t, x, Query{Metric: "goodput"})
@@ -261,7 +240,7 @@ func TestPoints(t *testing.T) {
 			}
 			rec.Points = append(rec.Points, results.Point{Index: i, Labels: []string{label}, Phases: phases})
 		}
-		save(t, root, rec)
+		resultstest.Save(t, root, rec)
 	}
 	update(t, x, 3)
 	var got []string
@@ -349,7 +328,7 @@ func TestSetting(t *testing.T) {
 // TestRebuild changes run directories at random, and holds the index that was kept up to date
 // to one that is built anew.
 func TestRebuild(t *testing.T) {
-	r := random(t)
+	r := resultstest.Random(t)
 	root := t.TempDir()
 	x := openIndex(t, root)
 	var dirs []string
@@ -379,7 +358,7 @@ func TestRebuild(t *testing.T) {
 			if r.IntN(4) == 0 {
 				rec.Hosts[0].Kernel = fmt.Sprintf("6.%d", step)
 			}
-			dirs = append(dirs, save(t, root, rec))
+			dirs = append(dirs, resultstest.Save(t, root, rec))
 		}
 		if r.IntN(2) == 0 {
 			if _, err := x.Update(t.Context()); err != nil {
@@ -401,7 +380,7 @@ func TestRebuild(t *testing.T) {
 func TestReplacedWithinATick(t *testing.T) {
 	root := t.TempDir()
 	x := openIndex(t, root)
-	dir := save(t, root, record(0, 102))
+	dir := resultstest.Save(t, root, record(0, 102))
 	path := filepath.Join(root, dir, results.RecordFile)
 	before, err := os.Stat(path)
 	if err != nil {
@@ -432,7 +411,7 @@ func TestReplacedWithinATick(t *testing.T) {
 // TestVersions opens indexes that others left.
 func TestVersions(t *testing.T) {
 	root := t.TempDir()
-	dir := save(t, root, record(0, 100))
+	dir := resultstest.Save(t, root, record(0, 100))
 	path := filepath.Join(root, File)
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
@@ -468,7 +447,7 @@ func TestVersions(t *testing.T) {
 func TestDamagedIndex(t *testing.T) {
 	root := t.TempDir()
 	for n := range 40 {
-		save(t, root, record(n, 100))
+		resultstest.Save(t, root, record(n, 100))
 	}
 	x := openIndex(t, root)
 	update(t, x, 40)
@@ -553,7 +532,7 @@ func TestReadOnly(t *testing.T) {
 		t.Skip("root may write everywhere")
 	}
 	root := t.TempDir()
-	save(t, root, record(0, 100))
+	resultstest.Save(t, root, record(0, 100))
 	if err := os.Chmod(root, 0o555); err != nil {
 		t.Fatal(err)
 	}
@@ -580,7 +559,7 @@ func TestBusy(t *testing.T) {
 	for name, statements := range map[string][]string{"it writes": {"BEGIN IMMEDIATE"}, "it reads": {"BEGIN", "SELECT count(*) FROM run"}} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			save(t, root, record(0, 100))
+			resultstest.Save(t, root, record(0, 100))
 			x, other := openIndex(t, root), openIndex(t, root)
 			for _, s := range statements {
 				if _, err := other.db.Load().Exec(s); err != nil {
@@ -605,7 +584,7 @@ func TestBusy(t *testing.T) {
 // and keeps nobody from the others.
 func TestForeignDirectories(t *testing.T) {
 	root := t.TempDir()
-	save(t, root, record(0, 100))
+	resultstest.Save(t, root, record(0, 100))
 	if err := errors.Join(os.Mkdir(filepath.Join(root, "x"), 0o777), os.Symlink(results.RecordFile, filepath.Join(root, "x", results.RecordFile)), os.Mkdir(filepath.Join(root, "lost+found"), 0),
 		os.Mkdir(filepath.Join(root, "y"), 0o777), os.Symlink(strings.Repeat("n", 300), filepath.Join(root, "y", results.RecordFile))); err != nil {
 		t.Fatal(err)
@@ -615,7 +594,7 @@ func TestForeignDirectories(t *testing.T) {
 
 func TestCancelled(t *testing.T) {
 	root := t.TempDir()
-	save(t, root, record(0, 100))
+	resultstest.Save(t, root, record(0, 100))
 	x := openIndex(t, root)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

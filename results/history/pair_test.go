@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 	"github.com/inabench/inabench/results/trend"
 )
 
@@ -14,7 +15,7 @@ import (
 func compared(t *testing.T, before, after *results.Record, o PairOptions) *Pair {
 	t.Helper()
 	root := t.TempDir()
-	p, err := Compare(t.Context(), nil, filepath.Join(root, save(t, root, before)), filepath.Join(root, save(t, root, after)), o)
+	p, err := Compare(t.Context(), nil, filepath.Join(root, resultstest.Save(t, root, before)), filepath.Join(root, resultstest.Save(t, root, after)), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/report"
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 // changes are what became of figures, as "worse goodput A", in order.
@@ -95,7 +96,7 @@ func TestPast(t *testing.T) {
 			root := t.TempDir()
 			var dirs []string
 			for _, rec := range tt.runs {
-				dirs = append(dirs, save(t, root, rec))
+				dirs = append(dirs, resultstest.Save(t, root, rec))
 			}
 			of := tt.of
 			if of == 0 {
@@ -147,7 +148,7 @@ func TestPastMarks(t *testing.T) {
 		if n >= 12 {
 			v -= 10
 		}
-		last = save(t, root, record(n, v-0.5, v, v+1))
+		last = resultstest.Save(t, root, record(n, v-0.5, v, v+1))
 	}
 	x := openIndex(t, root)
 	update(t, x, 24)

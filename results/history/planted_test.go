@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 // endless never ends, whenever it is run.
@@ -47,14 +49,14 @@ func TestPlantedSchema(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			root := t.TempDir()
-			save(t, root, record(0, 100))
+			resultstest.Save(t, root, record(0, 100))
 			x := openIndex(t, root)
 			update(t, x, 1)
 			if err := x.Close(); err != nil {
 				t.Fatal(err)
 			}
 			inject(t, root, statements...)
-			save(t, root, record(1, 101))
+			resultstest.Save(t, root, record(1, 101))
 			x, err := OpenOrRead(ctx, root)
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +75,7 @@ func TestPlantedSchema(t *testing.T) {
 // TestSlowIndex: what SQLite does not come to an end with is given up, as where another process keeps the index busy.
 func TestSlowIndex(t *testing.T) {
 	root := t.TempDir()
-	save(t, root, record(0, 100))
+	resultstest.Save(t, root, record(0, 100))
 	x := openIndex(t, root)
 	x.slowest = 200 * time.Millisecond
 	inject(t, root, "CREATE TRIGGER t BEFORE INSERT ON run BEGIN "+endless+"; END")
@@ -97,7 +99,7 @@ func TestAnothersIndex(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			root := t.TempDir()
-			save(t, root, record(0, 100))
+			resultstest.Save(t, root, record(0, 100))
 			update(t, openIndex(t, root), 1)
 			if err := spoil(filepath.Join(root, File)); errors.Is(err, fs.ErrPermission) {
 				t.Skip("only root can give files away")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 // role makes this test binary one of several processes that write the runs of a directory.
@@ -226,7 +227,7 @@ func TestKilled(t *testing.T) {
 	if !proof.Wanted() {
 		kills = 20
 	}
-	r := random(t)
+	r := resultstest.Random(t)
 	root := t.TempDir()
 	saved := map[string]bool{}
 	journals := 0

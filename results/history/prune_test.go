@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 func TestBaselines(t *testing.T) {
@@ -20,7 +21,7 @@ func TestBaselines(t *testing.T) {
 	if b, err := ReadBaselines(root); err != nil || len(b) > 0 {
 		t.Errorf("none are set: %+v, %v", b, err)
 	}
-	first, second := save(t, root, record(0, 100)), save(t, root, record(1, 101))
+	first, second := resultstest.Save(t, root, record(0, 100)), resultstest.Save(t, root, record(1, 101))
 	failed, cutOff, other := record(2, 50), record(3, 60), record(4, 70)
 	failed.Outcome = results.Fail
 	cutOff.Finished = time.Time{}
@@ -39,16 +40,16 @@ func TestBaselines(t *testing.T) {
 		return b
 	}
 	set(first, false) // it was not indexed before
-	want := []Baseline{set(save(t, root, other), false), set(second, false)}
+	want := []Baseline{set(resultstest.Save(t, root, other), false), set(second, false)}
 	for name, c := range map[string]struct {
 		dir   string
 		force bool
 		want  error
 	}{
 		"no run":        {"2026-10-01T00-00-00Z-01NONE", true, results.ErrNotFound},
-		"a failed one":  {save(t, root, failed), false, ErrUnfit},
-		"a sabotaged":   {save(t, root, bad), true, ErrUnfit},
-		"one cut off":   {save(t, root, cutOff), true, ErrUnfit},
+		"a failed one":  {resultstest.Save(t, root, failed), false, ErrUnfit},
+		"a sabotaged":   {resultstest.Save(t, root, bad), true, ErrUnfit},
+		"one cut off":   {resultstest.Save(t, root, cutOff), true, ErrUnfit},
 		"no run either": {baselines, true, results.ErrNotFound},
 	} {
 		if _, err := x.SetBaseline(t.Context(), c.dir, "", c.force); !errors.Is(err, c.want) {
@@ -88,12 +89,12 @@ func TestPrune(t *testing.T) {
 	stay := map[string]string{} // why, by directory
 	var leave []string
 	keep := func(why string, rec *results.Record) string {
-		dir := save(t, root, rec)
+		dir := resultstest.Save(t, root, rec)
 		stay[dir] = why
 		return dir
 	}
 	prune := func(rec *results.Record) {
-		leave = append([]string{save(t, root, rec)}, leave...)
+		leave = append([]string{resultstest.Save(t, root, rec)}, leave...)
 	}
 	if _, err := x.SetBaseline(t.Context(), keep("the baseline", record(0, 100)), "", false); err != nil {
 		t.Fatal(err)
@@ -198,7 +199,7 @@ func TestPruneKeepsGoodRuns(t *testing.T) {
 		if !complete {
 			rec.Finished = time.Time{}
 		}
-		dir := save(t, root, rec)
+		dir := resultstest.Save(t, root, rec)
 		for _, name := range []string{results.RecordFile, results.SamplesFile} {
 			if err := os.Chtimes(filepath.Join(root, dir, name), old, old); err != nil {
 				t.Fatal(err)
@@ -241,7 +242,7 @@ func TestPruneKeepsGoodRuns(t *testing.T) {
 func TestPruneWithoutIndex(t *testing.T) {
 	root := t.TempDir()
 	for n := range 3 {
-		save(t, root, record(n, 100))
+		resultstest.Save(t, root, record(n, 100))
 	}
 	x := openIndex(t, root)
 	update(t, x, 3)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 // foreign makes this test binary a process of another user, who does with the runs of a directory what people do.
@@ -45,17 +47,17 @@ func TestForeignIndex(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o644, 0o600} {
 		for _, stale := range []bool{false, true} {
 			root := t.TempDir()
-			save(t, root, record(0, 100))
-			save(t, root, record(1, 101))
+			resultstest.Save(t, root, record(0, 100))
+			resultstest.Save(t, root, record(1, 101))
 			x := openIndex(t, root)
 			if !stale {
-				save(t, root, record(2, 102))
+				resultstest.Save(t, root, record(2, 102))
 			}
 			if _, err := x.Update(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if stale {
-				save(t, root, record(2, 102))
+				resultstest.Save(t, root, record(2, 102))
 			}
 			asAnother(t, root, mode)
 		}
@@ -89,7 +91,7 @@ func asAnother(t *testing.T, root string, mode fs.FileMode) {
 // TestOpenOrRead: where no index can be kept, what there is can be asked all the same.
 func TestOpenOrRead(t *testing.T) {
 	root := t.TempDir()
-	save(t, root, record(0, 100))
+	resultstest.Save(t, root, record(0, 100))
 	for _, kept := range []bool{true, false} {
 		if !kept {
 			index := filepath.Join(root, File)
@@ -119,7 +121,7 @@ func TestOpenOrRead(t *testing.T) {
 // TestForeignDamage: a damaged index that cannot be put aside is one that cannot be kept.
 func TestForeignDamage(t *testing.T) {
 	root := t.TempDir()
-	save(t, root, record(0, 100))
+	resultstest.Save(t, root, record(0, 100))
 	err := os.WriteFile(filepath.Join(root, File), []byte("this is no database"), 0o666)
 	if err := errors.Join(err, os.Mkdir(filepath.Join(root, File+damaged), 0o777)); err != nil { // no file can take its place
 		t.Fatal(err)

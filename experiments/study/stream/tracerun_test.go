@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -62,6 +63,17 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+// simulate does the first repeat of an experiment's first point.
+func simulate(t *testing.T, s *spec.Spec) *study.Repetition {
+	t.Helper()
+	p := s.Points()[0]
+	out, err := kinds.Of(p.Spec).(study.Simulator).Simulate(t.Context(), p.Spec, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // TestSettingsOfSimulation: a simulated trace has the switch memory and the delay of cables that its experiment says, of an
 // inventory or of a fat tree.
 func TestSettingsOfSimulation(t *testing.T) {
@@ -70,11 +82,7 @@ func TestSettingsOfSimulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := s.Points()[0]
-		out, err := kinds.Of(p.Spec).(study.Simulator).Simulate(t.Context(), p.Spec, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := simulate(t, s)
 		for _, f := range out.Figures {
 			if f.Metric == "avg_jct" {
 				return f.Value
@@ -109,11 +117,7 @@ trace = {from = "elasticflow", jobs = 60, load = `+load+`, period = "`+period+`"
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := s.Points()[0]
-			out, err := kinds.Of(p.Spec).(study.Simulator).Simulate(t.Context(), p.Spec, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := simulate(t, s)
 			drawn := map[string]bool{}
 			for _, m := range out.Machines {
 				for _, c := range m.GPUs {
