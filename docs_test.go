@@ -98,7 +98,7 @@ func TestExamples(t *testing.T) {
 		if spec.Unplanned() != nil {
 			continue // their jobs are placed as they come, or are no jobs of ours
 		}
-		if _, err := experiments.NewPlan(spec, "test"); err != nil {
+		if _, err := experiments.NewPlan(t.Context(), spec, "test"); err != nil {
 			t.Errorf("plan %s: %v", name, err)
 		}
 	}

@@ -18,7 +18,7 @@ func TestBatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := spec.Place(); err != nil {
+		if _, err := spec.Place(t.Context()); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}

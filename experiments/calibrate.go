@@ -19,7 +19,7 @@ func MeasureBaseline(ctx context.Context, driver string, s *spec.Spec, hold driv
 	if err := check(s, driver); err != nil {
 		return nil, err
 	}
-	points, err := plans(s, nil)
+	points, err := plans(ctx, s, nil)
 	if err != nil {
 		return nil, err
 	}

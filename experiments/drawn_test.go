@@ -53,7 +53,7 @@ func TestDrawnRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := NewPlan(spec, "test")
+	plan, err := NewPlan(t.Context(), spec, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestMaxMin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			points, err := plans(s, nil)
+			points, err := plans(t.Context(), s, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func TestPlanAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := NewPlan(s, "test")
+	plan, err := NewPlan(t.Context(), s, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

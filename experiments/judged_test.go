@@ -20,7 +20,7 @@ func TestNotApplicable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	points, err := plans(s, nil)
+	points, err := plans(t.Context(), s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -67,7 +68,7 @@ func TestOwnPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := s.Points()[0].Spec.Place()
+		plan, err := s.Points()[0].Spec.Place(t.Context())
 		if err != nil {
 			return "", err
 		}
@@ -80,6 +81,31 @@ func TestOwnPolicy(t *testing.T) {
 	_, err = place(`{"batch": 0, "jobs": [{"id": 0, "workers": [{"host": "r2h2", "gpus": 3}]}]}`)
 	if !errors.Is(err, spec.ErrInput) || !strings.Contains(err.Error(), "job 0: 3 GPUs on host r2h2, where 2 of 2 are left") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A policy that is silent ends with the context, long before its timeout, and the context's cause is said.
+func TestOwnPolicyInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	begun := filepath.Join(dir, "begun")
+	text := fmt.Sprintf(ownPolicy, "mine", "touch begun; sleep 600") + "timeout = \"10m\"\n"
+	s, err := kinds.Parse(filepath.Join(dir, "exp.toml"), []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("interrupted")
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := NewPlan(ctx, s, "test")
+		done <- err
+	}()
+	for _, err := os.Stat(begun); err != nil; _, err = os.Stat(begun) {
+		time.Sleep(time.Millisecond)
+	}
+	interrupt(cause)
+	if err := <-done; !errors.Is(err, cause) {
+		t.Errorf("error %v, want %v", err, cause)
 	}
 }
 

@@ -106,7 +106,7 @@ duration = "2s"
 						human.Quantity(got, "bit/s"), human.Quantity(want, "bit/s"))
 				}
 			}
-			plan, err := NewPlan(s, "test")
+			plan, err := NewPlan(t.Context(), s, "test")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +162,7 @@ background = [0, 0, 0]
 collective = %q
 batch = 16
 `, operation)
-		plan, err := NewPlan(s, "test")
+		plan, err := NewPlan(t.Context(), s, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +276,7 @@ hosts = ["h1", "h2"]
 ps = "h3"
 %s
 `+goodputHolds, c.buffer, c.job)
-		plan, err := NewPlan(s, "test")
+		plan, err := NewPlan(t.Context(), s, "test")
 		if err != nil {
 			t.Fatal(err)
 		}

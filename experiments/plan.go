@@ -31,11 +31,11 @@ type SavedPlan struct {
 
 // NewPlan places the jobs of every point and predicts every phase from the
 // inventory alone. A run predicts again, from what it calibrated.
-func NewPlan(s *spec.Spec, tool string) (*SavedPlan, error) {
+func NewPlan(ctx context.Context, s *spec.Spec, tool string) (*SavedPlan, error) {
 	if err := s.Unplanned(); err != nil {
 		return nil, err
 	}
-	points, err := plans(s, nil)
+	points, err := plans(ctx, s, nil)
 	if err != nil {
 		return nil, err
 	}

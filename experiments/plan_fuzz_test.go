@@ -34,7 +34,7 @@ collective = "ring"
 	if err != nil {
 		f.Fatal(err)
 	}
-	plan, err := NewPlan(spec, "test")
+	plan, err := NewPlan(f.Context(), spec, "test")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -58,7 +58,7 @@ collective = "ring"
 		if err != nil {
 			return
 		}
-		again, err := plans(read.Spec(), read)
+		again, err := plans(t.Context(), read.Spec(), read)
 		if err != nil {
 			t.Fatalf("a plan that was read cannot be taken: %v", err)
 		}

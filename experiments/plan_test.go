@@ -39,7 +39,7 @@ values = ["10Gbit/s", "40Gbit/s"]
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := NewPlan(spec, "test")
+	plan, err := NewPlan(t.Context(), spec, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestSavedPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := NewPlan(spec, "test")
+	plan, err := NewPlan(t.Context(), spec, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 			return nil, err
 		}
 	}
-	points, err := plans(s, o.Plan)
+	points, err := plans(ctx, s, o.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -294,13 +294,13 @@ func notApplicable(e results.Expect, points []study.Planned) string {
 }
 
 // plans places the jobs of every point, or takes a placement that was saved.
-func plans(s *spec.Spec, saved *SavedPlan) ([]study.Planned, error) {
+func plans(ctx context.Context, s *spec.Spec, saved *SavedPlan) ([]study.Planned, error) {
 	var out []study.Planned
 	for _, p := range s.Points() {
 		plan := saved.plan(len(out))
 		if st, ok := kinds.Of(p.Spec).(study.Placer); ok && plan == nil {
 			var err error
-			if plan, err = st.Place(p.Spec); err != nil {
+			if plan, err = st.Place(ctx, p.Spec); err != nil {
 				return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 			}
 		}

@@ -104,7 +104,7 @@ func TestSabotageParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			spec := loadCell(t, c.file, c.sets)
-			points, err := plans(spec, nil)
+			points, err := plans(t.Context(), spec, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

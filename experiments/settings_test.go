@@ -136,7 +136,7 @@ hosts = ["h1", "h2"]
 ps = "h3"
 `, test.says)
 		s.Inventory().Switches[0].Aggregators = test.aggregators
-		_, err := NewPlan(s, "test")
+		_, err := NewPlan(t.Context(), s, "test")
 		if test.want == "" && err != nil {
 			t.Errorf("%q of %d aggregators: %v", test.says, test.aggregators, err)
 		}

@@ -27,7 +27,7 @@ func asksOf(plan *experiments.SavedPlan) ([]carry.Ask, error) {
 
 // asksIn is what the experiment in a file asks of the hosts of its lab: nothing of an inventory, and of an experiment
 // without a plan. unforeseen is why what is asked is not known, of one that should have a plan.
-func asksIn(path string) (asks []carry.Ask, unforeseen []results.Preflight, err error) {
+func asksIn(ctx context.Context, path string) (asks []carry.Ask, unforeseen []results.Preflight, err error) {
 	src, err := readFile(path)
 	if err != nil {
 		return nil, nil, err
@@ -36,7 +36,7 @@ func asksIn(path string) (asks []carry.Ask, unforeseen []results.Preflight, err 
 	if err != nil || s == nil || s.Unplanned() != nil {
 		return nil, nil, err
 	}
-	plan, err := experiments.NewPlan(s, version())
+	plan, err := experiments.NewPlan(ctx, s, version())
 	if err == nil {
 		asks, err = asksOf(plan)
 	}

@@ -52,7 +52,7 @@ func checkCommand() *cli.Command {
 				if err != nil || s == nil {
 					continue
 				}
-				switch carried := keepsUp(s); carried {
+				switch carried := keepsUp(c.Context, s); carried {
 				case "", unmeasured:
 					note = cmp.Or(note, carried)
 				default:
@@ -165,7 +165,7 @@ func planCommand() *cli.Command {
 					return err
 				}
 			}
-			plan, err := experiments.NewPlan(slow.spec, version())
+			plan, err := experiments.NewPlan(c.Context, slow.spec, version())
 			if err != nil {
 				return err
 			}

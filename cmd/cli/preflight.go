@@ -46,7 +46,7 @@ func preflightCommand() *cli.Command {
 			if inv == nil {
 				return usagef("inabench preflight -i LAB.toml", "preflight: of which lab?")
 			}
-			asks, unforeseen, err := asksIn(c.String("inventory"))
+			asks, unforeseen, err := asksIn(c.Context, c.String("inventory"))
 			if err != nil {
 				return err
 			}

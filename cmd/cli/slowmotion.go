@@ -19,7 +19,7 @@ import (
 // paceOf is how fast this machine carries an experiment, as it is planned; the pace's Factor is 0 where that cannot be
 // known.
 func paceOf(ctx context.Context, s *spec.Spec) (m carry.Machine, plan *experiments.SavedPlan, p pace.Pace) {
-	plan, err := experiments.NewPlan(s, version())
+	plan, err := experiments.NewPlan(ctx, s, version())
 	if err != nil {
 		return m, nil, p
 	}
@@ -141,7 +141,7 @@ const mostChecked = 200
 
 // keepsUp says whether this machine carries an experiment on netns at the factor that its file sets: as fits does, and ""
 // where the machine chooses the factor.
-func keepsUp(s *spec.Spec) string {
+func keepsUp(ctx context.Context, s *spec.Spec) string {
 	n := len(s.Points()) * len(s.Jobs)
 	switch {
 	case s.On != "" && s.On != "netns", n == 0, n > mostChecked, !pace.Slowed(s), !s.Says("emulation.factor"), s.Unplanned() != nil:
@@ -150,7 +150,7 @@ func keepsUp(s *spec.Spec) string {
 	if _, ok := carry.Known(version()); !ok {
 		return unmeasured
 	}
-	plan, err := experiments.NewPlan(s, version())
+	plan, err := experiments.NewPlan(ctx, s, version())
 	if err != nil {
 		return "" // inabench plan says it
 	}

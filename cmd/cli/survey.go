@@ -295,7 +295,7 @@ func (d *drawer) motion(path string) (p pace.Pace, err error) {
 	if err != nil {
 		return p, err
 	}
-	plan, err := experiments.NewPlan(spec, version())
+	plan, err := experiments.NewPlan(d.c.Context, spec, version())
 	if err != nil {
 		return p, err
 	}

@@ -57,7 +57,7 @@ func TestOf(t *testing.T) {
 		{"a window", job + "window = 100", Pace{Factor: 500, PSNs: 100 / 20.33e-6, Trip: 20.33e-6, Turn: 20.33e-6}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			plan, err := experiments.NewPlan(parse(t, tt.text), "test")
+			plan, err := experiments.NewPlan(t.Context(), parse(t, tt.text), "test")
 			if err != nil {
 				t.Fatal(err)
 			}

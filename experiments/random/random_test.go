@@ -56,7 +56,7 @@ func TestDrawnFit(t *testing.T) {
 	for number := range drawn {
 		s := random.Draw(2, number+1)
 		for _, p := range load(t, s).Points() {
-			if _, err := p.Spec.Place(); err != nil {
+			if _, err := p.Spec.Place(t.Context()); err != nil {
 				t.Fatalf("%s: %v\n%s\n%s", s.Name, err, s.Inventory, s.Experiment)
 			}
 		}
@@ -73,7 +73,7 @@ func TestDrawnSettings(t *testing.T) {
 	for number := range n {
 		s := random.Draw(1, number+1)
 		spec := load(t, s)
-		plan, err := experiments.NewPlan(spec, "test")
+		plan, err := experiments.NewPlan(t.Context(), spec, "test")
 		if err != nil {
 			t.Fatalf("%s: %v\n%s\n%s", s.Name, err, s.Inventory, s.Experiment)
 		}
@@ -198,7 +198,7 @@ func TestSlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, err := experiments.NewPlan(load(t, s), "test")
+		before, err := experiments.NewPlan(t.Context(), load(t, s), "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestSlow(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}
-		simulated, err := experiments.NewPlan(model, "test")
+		simulated, err := experiments.NewPlan(t.Context(), model, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestSlow(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}
-		after, err := experiments.NewPlan(slow, "test")
+		after, err := experiments.NewPlan(t.Context(), slow, "test")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,9 +43,8 @@ func (js Jobs) Predictors() []string { return Predictors }
 
 // Place decides where the spec's jobs run. The error is an
 // *placement.InfeasibleError when they do not fit.
-func (s *Spec) Place() (*placement.Plan, error) {
-	// One of its own is bounded by its timeout.
-	p, end, err := s.OpenPolicy(context.Background(), s.Placement.Policy, Options{})
+func (s *Spec) Place(ctx context.Context) (*placement.Plan, error) {
+	p, end, err := s.OpenPolicy(ctx, s.Placement.Policy, Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func TestLabs(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v\n%s", l, err, experiment)
 		}
-		if _, err := experiments.NewPlan(s, "test"); err != nil {
+		if _, err := experiments.NewPlan(t.Context(), s, "test"); err != nil {
 			t.Errorf("%+v: %v\n%s\n%s", l, err, text, experiment)
 		}
 		racks := map[string]bool{}

@@ -45,7 +45,7 @@ type Study interface {
 type (
 	// Placer decides where the jobs of a point are before any of them runs.
 	Placer interface {
-		Place(s *spec.Spec) (*placement.Plan, error)
+		Place(ctx context.Context, s *spec.Spec) (*placement.Plan, error)
 	}
 	// Planner says what a point should bring before it runs.
 	Planner interface {

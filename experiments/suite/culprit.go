@@ -2,6 +2,7 @@ package suite
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -74,7 +75,7 @@ type evidence struct {
 const full = 0.93
 
 // evidenceOf reads what limits the jobs of a run, and of studies, whose jobs come and go, the points.
-func evidenceOf(root, run string, it Item, seen []state) evidence {
+func evidenceOf(ctx context.Context, root, run string, it Item, seen []state) evidence {
 	e := evidence{jobs: map[string]state{}, limits: map[string][]string{}, study: map[string][]string{}}
 	rec, err := results.ReadRecord(filepath.Join(root, run))
 	if err != nil {
@@ -99,7 +100,7 @@ func evidenceOf(root, run string, it Item, seen []state) evidence {
 			e.study[label] = rec.Points[at].Labels
 			continue
 		}
-		plan, err := p.Spec.Place()
+		plan, err := p.Spec.Place(ctx)
 		if err != nil {
 			continue
 		}

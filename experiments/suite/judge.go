@@ -201,7 +201,7 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 			}
 		}
 		if len(seen) > 0 {
-			e := evidenceOf(root, a.Run, d.Item, seen)
+			e := evidenceOf(ctx, root, a.Run, d.Item, seen)
 			evidence = append(evidence, e)
 			n.Spreads = append(n.Spreads, spreads(d.Name, e.study, n.Moves[moved:])...)
 		}

@@ -400,7 +400,7 @@ func TestCulprits(t *testing.T) {
 			}
 			seen = append(seen, state{of, "goodput", slower, 0.01}, state{of, "rtt", -0.5, 0.001}) // the other way
 		}
-		got := culprits([]evidence{evidenceOf(root, n.Items[0].Attempts[0].Run, n.Items[0].Item, seen)})
+		got := culprits([]evidence{evidenceOf(t.Context(), root, n.Items[0].Attempts[0].Run, n.Items[0].Item, seen)})
 		if len(got) == 0 || got[0].Part != want || got[0].Weight < 0.9 {
 			t.Errorf("%s: %v, want %s", worse, got, want)
 		}

@@ -534,7 +534,7 @@ func TestCalibratedBeside(t *testing.T) {
 // otherwise, with a goodput 23 % less where windows limit it, which is predicted from that.
 func TestCalibrated(t *testing.T) {
 	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n")
-	plan, err := s.Place()
+	plan, err := s.Place(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

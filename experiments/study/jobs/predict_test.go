@@ -38,7 +38,7 @@ func pairOn(t *testing.T, text string) *spec.Spec {
 // planned is the experiment's only point, placed.
 func planned(t *testing.T, s *spec.Spec) study.Planned {
 	t.Helper()
-	plan, err := s.Place()
+	plan, err := s.Place(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestJainWithin(t *testing.T) {
 // TestShrunkMessage: a message of which less than a value is left when all is shrunk is one value, and no stream.
 func TestShrunkMessage(t *testing.T) {
 	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\nmessage = \"4kB\"\n")
-	plan, err := s.Place()
+	plan, err := s.Place(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,9 +168,9 @@ func (t *Training) background(s *spec.Spec, seed uint64) []int {
 
 // occupy decides on the workers' GPUs. The error is a *placement.InfeasibleError if there are
 // too few that are idle, or if nowhere the traffic passes.
-func (t *Training) occupy(s *spec.Spec, seed uint64) (*occupied, error) {
+func (t *Training) occupy(ctx context.Context, s *spec.Spec, seed uint64) (*occupied, error) {
 	var why error // Titan waits where the traffic does not pass
-	pol, end, err := s.OpenPolicy(context.Background(), s.Placement.Policy, spec.Options{Titan: titan.Options{
+	pol, end, err := s.OpenPolicy(ctx, s.Placement.Policy, spec.Options{Titan: titan.Options{
 		Collective: t.operation, Phase: t.Phase.Std().Seconds(), Strict: true, Explain: func(e titan.Explanation) { why = e.Err },
 	}})
 	if err != nil {
@@ -256,7 +256,7 @@ func (t *Training) congested(s *spec.Spec, e *titan.CongestedError) string {
 func (t *Training) Ready(p study.Planned) error {
 	drawn := len(t.Background) == 0 // others' GPUs
 	return p.EachSeed(drawn, func(seed uint64) error {
-		_, err := t.occupy(p.Spec, seed)
+		_, err := t.occupy(context.Background(), p.Spec, seed)
 		return err
 	})
 }

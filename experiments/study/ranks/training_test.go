@@ -166,7 +166,7 @@ func TestTitanTestbed(t *testing.T) {
 		"4 hived": 0, "6 hived": 0, "8 hived": 0, "10 hived": 0, "12 hived": 1,
 	}
 	for _, p := range s.Points() {
-		o, err := p.Spec.Study().(*Training).occupy(p.Spec, 1)
+		o, err := p.Spec.Study().(*Training).occupy(t.Context(), p.Spec, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestTrainingReady(t *testing.T) {
 	}
 	o := s.Study().(*Training)
 	fits := func(seed uint64) bool {
-		_, err := o.occupy(s, seed)
+		_, err := o.occupy(t.Context(), s, seed)
 		return err == nil
 	}
 	for !fits(s.Measure.Seed) || fits(s.Measure.Seed+1) {

@@ -50,7 +50,7 @@ func (t *Training) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 		return point, nil, err
 	}
 	s, seed, scale := b.Spec, b.Seed(), b.Scale()
-	o, err := t.occupy(s, seed)
+	o, err := t.occupy(ctx, s, seed)
 	if err != nil {
 		return point, nil, err
 	}

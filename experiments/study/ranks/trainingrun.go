@@ -128,7 +128,7 @@ func (t *Training) declared(inv *inventory.Inventory) collectives.Network {
 
 // Simulate implements study.Study.
 func (t *Training) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.Repetition, error) {
-	o, err := t.occupy(s, s.Measure.Seed+uint64(repeat))
+	o, err := t.occupy(ctx, s, s.Measure.Seed+uint64(repeat))
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (t *Training) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*stu
 // Plan implements study.Planner: where the job goes, and what is predicted from what the inventory declares.
 func (t *Training) Plan(p study.Planned) (study.PlanPoint, error) {
 	s := p.Spec
-	o, err := t.occupy(s, s.Measure.Seed)
+	o, err := t.occupy(context.Background(), s, s.Measure.Seed)
 	if err != nil {
 		return study.PlanPoint{}, err
 	}
