@@ -147,7 +147,8 @@ func (r *run) endStudy() (err error) {
 	return err
 }
 
-// ratios adds to each point its figures over those of the reference in the same repeat.
+// ratios adds to each other point its figures over those of the reference in the same repeat: the reference's own would be 1
+// whatever happens.
 func (r *run) ratios() {
 	c := r.rec.Comparison
 	if c == nil {
@@ -177,12 +178,12 @@ func (r *run) ratios() {
 	for i := range r.rec.Points {
 		p := &r.rec.Points[i]
 		ref := reference[others(p)]
-		if len(p.Phases) == 0 {
-			continue // it ended early
+		if _, ok := p.Params[c.Key]; !ok || len(p.Phases) == 0 {
+			continue // nothing is swept, or it ended early
 		}
 		ph, of := &p.Phases[0], spec.Format(p.Params[c.Key])
 		if of == c.Reference {
-			ref.unfit = "" // as of any point
+			continue
 		}
 		lacks := func(name, why string) {
 			ph.Missing = append(ph.Missing, results.Missing{Metric: name + metric.Ratio, Of: of, Why: why})
@@ -202,7 +203,7 @@ func (r *run) ratios() {
 			case v > 0:
 				ph.Figures = append(ph.Figures, study.Exactly(f.Metric+metric.Ratio, of, f.Kind, f.Value/v))
 				ph.OffAs(f.Metric+metric.Ratio, ph.StoodOf[f.Metric])
-				if why := ref.phase.Excuse(f.Metric); why != "" && ref.phase != ph {
+				if why := ref.phase.Excuse(f.Metric); why != "" {
 					ph.OffAs(f.Metric+metric.Ratio, "the reference: "+why)
 				}
 			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out

@@ -2,7 +2,8 @@ package results
 
 // decideEvents looks at checks of events, which are what a study is about: a reversal, a migration,
 // a refusal. Where one did not happen the run has shown nothing, and is not PASS: it fails where the
-// expectation is gated, else it is undecided. The same holds for one that could not be looked for.
+// expectation is gated, else it is undecided. The same holds for one that could not be looked for. One that happened is a
+// check like any other: not gated, it decides nothing.
 func decideEvents(expects []Expect, checks []Check) {
 	events := map[string]bool{}
 	for _, e := range expects {
@@ -12,7 +13,7 @@ func decideEvents(expects []Expect, checks []Check) {
 	}
 	for i := range checks {
 		c := &checks[i]
-		if !events[c.Expect] {
+		if !events[c.Expect] || c.Outcome == Pass {
 			continue
 		}
 		what := ""
@@ -29,9 +30,6 @@ func decideEvents(expects []Expect, checks []Check) {
 			what = "it is not known whether what the study is about happened"
 		}
 		c.Gate = true
-		if what == "" {
-			continue
-		}
 		c.Code = CodeNoEvent
 		if c.Why != "" {
 			what += ": " + c.Why

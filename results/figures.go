@@ -131,7 +131,9 @@ func WriteCSV(w io.Writer, rec *Record) error {
 		} else {
 			row = append(row, "", "", "", "", "")
 		}
-		if r.predictor != "" {
+		if r.check != nil && r.check.Unpredicted {
+			row = append(row, r.predictor, "", "")
+		} else if r.predictor != "" {
 			row = append(row, r.predictor, human.Exact(r.predicted), r.neck)
 		} else {
 			row = append(row, "", "", "")
@@ -139,7 +141,7 @@ func WriteCSV(w io.Writer, rec *Record) error {
 		switch c := r.check; {
 		case c != nil:
 			err := ""
-			if c.Repeats > 0 {
+			if c.Repeats > 0 && !c.Unpredicted {
 				err = human.Exact(c.Error)
 			}
 			row = append(row, err, strconv.FormatBool(c.Relative), string(c.Outcome), strconv.FormatBool(c.Gate), c.FailureCode())

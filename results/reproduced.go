@@ -172,8 +172,8 @@ func (r *Reproduction) narrow(narrowed, fixed []string) {
 
 // Judge holds effects, of which there is one at least, against a statement from lo to hi.
 //
-// Who is ahead must be the same: on average, and nowhere surely another by more than rounding. By how
-// much must be the same within sameFactor: of a single figure the mean, of "up-to" the largest effect,
+// Who is ahead must be the same: on average, and nowhere surely another, or anybody where the paper has none, by more than
+// rounding. Where the paper has either ahead, both may be. By how much must be the same within sameFactor: of a single figure the mean, of "up-to" the largest effect,
 // of "at-least" the smallest, of a range both. An effect whose interval is neither inside nor outside of
 // that counts as inside where it is itself, and half its interval is less than what the factor allows.
 func (r *Reproduction) judge(lo, hi float64, bound string, all []Effect) {
@@ -222,7 +222,7 @@ func (r *Reproduction) judge(lo, hi float64, bound string, all []Effect) {
 		r.Order, r.Magnitude, r.Word, r.Why = "undecided", "undecided", ReproducedUndecided, "one repeat has no interval"
 		return
 	}
-	r.Order = order(mean, all, hi)
+	r.Order = order(mean, all, lo, hi, bound)
 	r.Magnitude = "same"
 	for _, worse := range []string{"undecided", "differs"} {
 		if slices.Contains(sizes, worse) {
@@ -251,13 +251,22 @@ func (r *Reproduction) judge(lo, hi float64, bound string, all []Effect) {
 	}
 }
 
-// order says whether the one that is ahead in the paper, by positive effects up to hi, is so here.
-func order(mean Effect, all []Effect, hi float64) string {
-	surely := func(e Effect) bool { return e.Hi < -rounding }
+// order says whether the one that is ahead in the paper, by effects from lo to hi, of which the sum is not negative, is so here:
+// one that is level there is neither ahead nor behind, and of one that is either nobody is surely further than there.
+func order(mean Effect, all []Effect, lo, hi float64, bound string) string {
+	none := lo < -rounding || hi <= rounding // that is ahead everywhere
+	behind, ahead := -rounding, math.Inf(1)
 	switch {
-	case slices.ContainsFunc(all, surely), mean.Hi < 0 && hi > rounding:
+	case lo < -rounding:
+		behind, ahead = lo*SameFactor-rounding, hi*SameFactor+rounding
+	case none && bound != AtLeast:
+		ahead = rounding
+	}
+	surely := func(e Effect) bool { return e.Hi < behind || e.Lo > ahead }
+	switch {
+	case slices.ContainsFunc(all, surely), !none && mean.Hi < 0:
 		return "reversed"
-	case mean.Lo > 0, hi <= rounding && mean.Lo >= -rounding: // a paper that prints 0 has none ahead
+	case !none && mean.Lo > 0, none && mean.Lo >= behind && mean.Hi <= ahead:
 		return "same"
 	}
 	return "undecided"

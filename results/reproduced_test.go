@@ -43,6 +43,12 @@ func TestReproduced(t *testing.T) {
 		{"more instead of less", .17, .17, "", effects{e(.15, .01)}, results.ReproducedYes, "same", "same", "no", .882},
 		{"rounded to whole per cents", .17, .17, "", effects{e(.164, .001)}, results.ReproducedYes, "same", "same", "yes", .965},
 		{"the paper has none ahead", 0, 0, "", effects{e(.001, .002)}, results.ReproducedYes, "same", "same", "yes", 0},
+		{"the paper has none ahead, and here one is", 0, 0, "", effects{e(.447, 0)}, results.ReproducedNo, "reversed", "differs", "no", 0},
+		{"the paper has none ahead, and here one may be", 0, 0, "", effects{e(.01, .02)}, results.ReproducedUndecided, "undecided", "undecided", "yes", 0},
+		{"the paper has either ahead", -.05, .2, "", effects{e(-.05, .01), e(.19, .01)}, results.ReproducedYes, "same", "same", "yes", .95},
+		{"the paper has either ahead, and here one is further", -.05, .2, "", effects{e(-.3, .01), e(.19, .01)}, results.ReproducedNo, "reversed", "differs", "yes", .95},
+		{"at least nothing, and more", 0, 0, results.AtLeast, effects{e(.2, .01)}, results.ReproducedYes, "same", "same", "yes", 0},
+		{"at least nothing, and that", 0, 0, results.AtLeast, effects{e(0, .001)}, results.ReproducedYes, "same", "same", "yes", 0},
 
 		// "Up to" is the largest of several.
 		{"up to 78 %, and 19 % here", -.78, 0, "", effects{e(-.19, .01), e(-.03, .01)}, results.ReproducedOrder, "same", "differs", "no", .244},

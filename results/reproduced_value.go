@@ -26,6 +26,7 @@ type PublishedValue struct {
 // figure of 0 is the published one where it differs by no more than rounding.
 func (p PublishedValue) reproduced(points []Point, scale Scale, narrowed []string) (r Reproduction) {
 	r = Reproduction{Figure: p.Figure, Metric: p.Metric, Text: p.Text, Against: "", Word: ReproducedNotRun, Why: "the run has no such points"}
+	r.Paper = human.Typed(p.Value) // of what unit, figures say
 	r.At = p.Where()
 	var mean Effect
 	n, unit, repeats := 0.0, "1", math.MaxInt

@@ -267,14 +267,16 @@ type Check struct {
 	Predictor  string  `json:"predictor"`
 	Bottleneck string  `json:"bottleneck,omitempty"`
 	Error      float64 `json:"error"` // measured - predicted, or the relative error
-	Tolerance  float64 `json:"tolerance"`
-	Relative   bool    `json:"relative"`
-	Outcome    Outcome `json:"outcome"`
-	Why        string  `json:"why,omitempty"`
-	Code       string  `json:"code,omitempty"` // of what did not hold: see FailureCode
-	More       int     `json:"more,omitempty"` // further repeats needed to decide
-	Gate       bool    `json:"gate"`
-	Implied    bool    `json:"implied,omitempty"` // a Finding's
+	// Unpredicted says that there is nothing to hold Measured against: Predicted and Error are none.
+	Unpredicted bool    `json:"unpredicted,omitempty"`
+	Tolerance   float64 `json:"tolerance"`
+	Relative    bool    `json:"relative"`
+	Outcome     Outcome `json:"outcome"`
+	Why         string  `json:"why,omitempty"`
+	Code        string  `json:"code,omitempty"` // of what did not hold: see FailureCode
+	More        int     `json:"more,omitempty"` // further repeats needed to decide
+	Gate        bool    `json:"gate"`
+	Implied     bool    `json:"implied,omitempty"` // a Finding's
 
 	Index     int    `json:"index"`               // the point's
 	Kind      Kind   `json:"kind,omitempty"`      // of Measured: measured or simulated

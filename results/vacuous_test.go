@@ -96,12 +96,15 @@ func TestEvents(t *testing.T) {
 		e := event
 		e.Gate, e.Skip = c.gate, c.skip
 		checks, o, reasons := results.Judge([]results.Expect{e, other}, c.points)
-		if o != c.want || checks[0].FailureCode() != c.code || !checks[0].Gate {
+		if gate := c.gate || c.want != results.Pass; o != c.want || checks[0].FailureCode() != c.code || checks[0].Gate != gate {
 			t.Errorf("%s: %s %q, %+v; want %s %s", c.name, o, reasons, checks[0], c.want, c.code)
 		}
 		if c.code != "" && !strings.Contains(checks[0].Why, "what the study is about") {
 			t.Errorf("%s: %q", c.name, checks[0].Why)
 		}
+	}
+	if _, o, _ := results.Judge([]results.Expect{event}, reverts(1)); o != results.NotJudged {
+		t.Errorf("nothing but an event that decides nothing: %s", o)
 	}
 }
 

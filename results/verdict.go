@@ -36,6 +36,7 @@ const maxMore = 1000
 //   - is inconclusive otherwise, with More the further repeats after which the
 //     interval, shrinking as 1/sqrt(n), should decide it.
 //
+// Where predictions differ from repeat to repeat, each is held against its own, and the interval is that of the errors.
 // A measured figure without an interval (N < 2) is inconclusive however good it
 // looks; a count that is off by as much as above fails all the same. A statistic
 // "correlation" is Pearson's r of all figures of the block and their
@@ -124,9 +125,11 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 // hollow says why figures of an expectation that is gated would pass whatever a job did, in all of its phases: a tolerance that is
 // as large as what is predicted lets a job pass that gets nothing. Empty: they would not.
 func (e Expect) hollow(cells []Setting, each []held) string {
-	least := func(*held) float64 { return 0 }
+	least, most := func(*held) float64 { return 0 }, math.Inf(-1)
 	switch e.Metric {
 	case "goodput", "wire_rate":
+	case "share", "granted": // none is what some should have
+		most = 1
 	case "jain":
 		least = func(c *held) float64 {
 			for _, s := range cells {
@@ -148,8 +151,11 @@ func (e Expect) hollow(cells []Setting, each []held) string {
 	for i := range each {
 		switch c := &each[i]; {
 		case c.Predicted == 0:
-		case c.Predicted-e.Tolerance > least(c):
+		case c.Predicted-e.Tolerance > least(c), c.Predicted+e.Tolerance < most:
 			return ""
+		case most > 0:
+			some = fmt.Sprintf("with a tolerance of %s a %s of 0 would pass, and one of 1, of %s that is predicted, and so everywhere: nothing is judged; write less, or gate = false",
+				human.Quantity(e.Tolerance, c.Unit), e.Metric, human.Quantity(c.Predicted, c.Unit))
 		default:
 			some = fmt.Sprintf("with a tolerance of %s a %s of %s would pass, of %s that is predicted, and so everywhere: nothing is judged; write less, or gate = false",
 				human.Quantity(e.Tolerance, c.Unit), e.Metric, human.Quantity(least(c), c.Unit), human.Quantity(c.Predicted, c.Unit))
@@ -655,6 +661,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		c.Predicted = e.Value
 		largest = math.Abs(e.Value)
 	case len(predicted) == 0:
+		c.Unpredicted = true
 		c.inconclusive(fmt.Sprintf("nothing to hold it against: %s predicts no %s of %s", e.Predictor, e.Metric, c.Of))
 		return
 	case e.Against != "":
@@ -679,13 +686,16 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		}
 		c.Bottleneck = predicted[0].Bottleneck
 		ofRun = c.one && m.Counted
-		if ofRun && len(observed) == len(predicted) { // each is held against its own: the interval is that of errors
-			errors := slices.Clone(observed)
-			for i, p := range predicted {
-				errors[i] = errors[i].Affine(1, c.Predicted-p.Value)
+		if ofRun || each(predicted) {
+			if errors, ok := missed(observed, predicted); ok {
+				for i, p := range predicted {
+					if e.Relative && p.Value != 0 { // each as a part of its own
+						errors[i] = errors[i].Affine(c.Predicted/p.Value, 0)
+					}
+				}
+				k := Combine(errors)
+				m.Lo, m.Hi = m.Value+(k.Lo-k.Value), m.Value+(k.Hi-k.Value)
 			}
-			k := Combine(errors)
-			m.Lo, m.Hi = m.Value+(k.Lo-k.Value), m.Value+(k.Hi-k.Value)
 		}
 	}
 	if !human.Finite(m.Value, m.Lo, m.Hi, c.Predicted) {
@@ -728,6 +738,22 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	}
 }
 
+// each says whether predictions differ from repeat to repeat: each is of its own, then, and the interval is that of their errors.
+func each(predicted []Figure) bool {
+	return slices.ContainsFunc(predicted, func(p Figure) bool { return p.Value != predicted[0].Value })
+}
+
+// missed is by how much each repeat missed its own prediction. Not ok: which belong to each other is not known.
+func missed(observed, predicted []Figure) (errors []Figure, ok bool) {
+	if len(observed) != len(predicted) {
+		return nil, false
+	}
+	for i, f := range observed {
+		errors = append(errors, f.Affine(1, -predicted[i].Value))
+	}
+	return errors, true
+}
+
 // single says that the figure was measured and has no interval.
 func (f Figure) single() bool { return f.Kind == Measured && f.N < 2 && f.Hi == f.Lo }
 
@@ -747,12 +773,13 @@ func (c *held) holds(grain float64) bool {
 // eachHolds says whether every repeat is within the tolerance of what is predicted of it, give or take its grain: errors
 // of opposite signs make no count of their mean.
 func (c *held) eachHolds(observed, predicted []Figure, unit float64) bool {
-	if len(observed) != len(predicted) { // which belong to each other is not known
+	errors, ok := missed(observed, predicted)
+	if !ok {
 		return false
 	}
 	for i, f := range observed {
 		one := *c
-		one.Error = (f.Value - predicted[i].Value) / unit
+		one.Error = errors[i].Value / unit
 		if one.decide(one.Error-f.Grain/unit, one.Error+f.Grain/unit); one.Outcome != Pass {
 			return false
 		}
@@ -875,7 +902,11 @@ func counted(metric string) bool { return metric == "sum_errors" || metric == "i
 
 // band is what the error may be.
 func (c *Check) band() (lo, hi float64) {
-	slack := 1e-9 * max(math.Abs(c.Tolerance), math.Abs(c.Error)) // rounding decides nothing
+	slack := 1e-12 // rounding decides nothing
+	if !c.Relative {
+		slack *= max(math.Abs(c.Measured), math.Abs(c.Predicted))
+	}
+	slack = max(slack, 1e-9*max(math.Abs(c.Tolerance), math.Abs(c.Error)))
 	lo, hi = -c.Tolerance-slack, c.Tolerance+slack
 	switch c.Bound {
 	case "at-least":
@@ -1196,6 +1227,8 @@ func (c Check) Message() string {
 			if c.Worst != "" {
 				fmt.Fprintf(&b, ", worst %s", c.Worst)
 			}
+		case c.Unpredicted:
+			fmt.Fprintf(&b, "%s %s", kind, c.MeasuredText())
 		default:
 			fmt.Fprintf(&b, "%s %s, %s", kind, c.MeasuredText(), c.wanted())
 		}
@@ -1343,6 +1376,12 @@ func ModelErrors(points []Point) []ModelError {
 					all[k.key] = m
 				}
 				err := math.Abs(Combine(observed[k]).Value - want)
+				if errors, ok := missed(observed[k], predicted[k]); ok && each(predicted[k]) { // opposite ones do not cancel out
+					err = 0
+					for _, e := range errors {
+						err += math.Abs(e.Value) / float64(len(errors))
+					}
+				}
 				if m.Relative {
 					if want == 0 {
 						continue

@@ -35,6 +35,8 @@ func TestVerdictRule(t *testing.T) {
 		{"at least, far above", 0.999, 0.0005, 0.99, "at-least", 0, false, results.Pass, 0},
 		{"at least, below", 0.98, 0.001, 0.99, "at-least", 0, false, results.Fail, 0},
 		{"at least, straddling with no tolerance", 0.992, 0.004, 0.99, "at-least", 0, false, results.Inconclusive, 3},
+		{"at least, and that but for rounding", 10*.081*2 - 2e-15, 0, 1.62, "at-least", 0, false, results.Pass, 0},
+		{"at least, and less by more than that", 1.62 - 2e-9, 0, 1.62, "at-least", 0, false, results.Fail, 0},
 		{"at most", 0, 0, 0, "at-most", 0, false, results.Pass, 0},
 		{"at most, above", 3, 0, 0, "at-most", 0, false, results.Fail, 0},
 	} {
@@ -111,6 +113,10 @@ func TestHollow(t *testing.T) {
 		{"nothing is predicted", point("goodput", 0), "within", "each", 50e9, false, false},
 		{"of two jobs one gets nothing", point("jain", 1), "within", "each", .5, false, true},
 		{"of two jobs neither", point("jain", 1), "within", "each", .45, false, false},
+		{"any share", point("share", .329), "within", "each", .68, false, true},
+		{"any share, in the mean", point("share", .329, .4), "within", "mean", .68, false, true},
+		{"no share or some", point("share", .329), "within", "each", .4, false, false},
+		{"any share in one phase of two", point("share", .5, .1), "within", "each", .5, false, false},
 		{"a link that is almost idle", point("link_rate", 1e6), "within", "each", 1e9, false, false},
 	} {
 		e := results.Expect{Name: "e", Metric: c.points[0].Phases[0].Figures[0].Metric, Predictor: "occupancy", Statistic: c.statistic, Tolerance: c.tolerance, Relative: c.relative, Bound: c.bound, Gate: true}
@@ -930,6 +936,41 @@ func TestRepeatsThatCancel(t *testing.T) {
 		}
 		if checks, outcome, _ := results.Judge([]results.Expect{e}, points); outcome != c.want {
 			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
+		}
+	}
+}
+
+// Predictions that differ from repeat to repeat are each of its own: one that is wrong to both sides is no pass, and does not
+// count as right where errors are summed up; one that is right is not held to how much repeats differ.
+func TestOwnPredictions(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		simulated, foretold []float64
+		want                results.Outcome
+		mean                float64
+	}{
+		{"wrong to both sides", []float64{100, 100, 100, 100, 100, 100}, []float64{50, 150, 100, 50, 150, 100}, results.Inconclusive, 100. / 3 / 100},
+		{"right of repeats that differ", []float64{100, 50, 200}, []float64{100, 50, 200}, results.Pass, 0},
+		{"too high in each", []float64{100, 50, 200}, []float64{200, 100, 400}, results.Fail, .5},
+		{"too high in some", []float64{100, 50, 200}, []float64{100, 50, 400}, results.Inconclusive, 200. / 550},
+	} {
+		var points []results.Point
+		for i, v := range c.simulated {
+			p := resultstest.Trial("", "netpack", i, v)
+			f := p.Phases[0].Figures[2]
+			g := f
+			g.Kind, g.Predictor, g.Value, g.Lo, g.Hi = results.Predicted, "mine", c.foretold[i], c.foretold[i], c.foretold[i]
+			p.Phases[0].Figures = []results.Figure{f, g}
+			points = append(points, p)
+		}
+		for _, statistic := range []string{"each", "mean", "max"} {
+			e := results.Expect{Name: "e", Metric: "avg_jct", Predictor: "mine", Tolerance: .05, Relative: true, Gate: true, Statistic: statistic}
+			if checks, outcome, _ := results.Judge([]results.Expect{e}, points); outcome != c.want {
+				t.Errorf("%s, %s: %s, want %s: %+v", c.name, statistic, outcome, c.want, checks)
+			}
+		}
+		if m := results.ModelErrors(points); len(m) != 1 || math.Abs(m[0].Mean-c.mean) > .002 {
+			t.Errorf("%s: errors %+v, want %g", c.name, m, c.mean)
 		}
 	}
 }

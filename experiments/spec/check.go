@@ -495,6 +495,7 @@ func (c *Checker) expect(e *Expect) {
 		c.vacuous(e, r, known[e.Metric])
 	}
 	c.tautology(e)
+	c.event(e, r)
 	e.resolved, e.unit = r, known[e.Metric].Unit
 }
 
@@ -548,8 +549,38 @@ func (c *Checker) vacuous(e *Expect, r results.Expect, m Measurable) {
 
 // tautology reports a ratio of the reference to itself, which is 1 whatever happens.
 func (c *Checker) tautology(e *Expect) {
-	if with := c.Spec.Compare; with != nil && e.Gate && strings.HasSuffix(e.Metric, metric.Ratio) && e.Of == with.Reference {
-		c.Problemf(e.At+".of", "name another value of "+with.Key+", or gate = false", "%s of %s, the reference, is 1 whatever happens: nothing is judged", e.Metric, e.Of)
+	with := c.Spec.Compare
+	if with == nil || !e.Gate || !strings.HasSuffix(e.Metric, metric.Ratio) {
+		return
+	}
+	at := ".of"
+	switch {
+	case e.Of == with.Reference:
+	case slices.Contains(e.Where, with.Key+"="+with.Reference):
+		at = ".at"
+	default:
+		return
+	}
+	c.Problemf(e.At+at, "name another value of "+with.Key+", or gate = false", "%s of %s, the reference, is 1 whatever happens: nothing is judged", e.Metric, with.Reference)
+}
+
+// event reports an expectation of an event that holds where nothing happens.
+func (c *Checker) event(e *Expect, r results.Expect) {
+	if !e.Event || c.Reported(e.At+".value") || c.Reported(e.At+".tolerance") {
+		return
+	}
+	by := r.Tolerance
+	if r.Relative {
+		by *= math.Abs(r.Value)
+	}
+	const hint = `write value = 1 and bound = "at-least", or as many as there must be`
+	switch {
+	case r.Predictor != "value":
+		c.Problemf(e.At+".event", hint, "an event is of a value, not against %s, which may be 0, too", r.Predictor)
+	case e.Statistic != "each":
+		c.Problemf(e.At+".statistic", "leave it out", "an event is of each figure: of the %s of errors nobody can tell that it happened", e.Statistic)
+	case e.Bound == "at-most" || r.Value-by <= 0:
+		c.Problemf(e.At+".event", hint, "%s of 0 would pass, so nothing would have to happen", e.Metric)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 	"iter"
 	"os"
 	"os/exec"
+	"reflect"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -180,18 +182,88 @@ func Lines(r io.Reader, limit int) iter.Seq2[[]byte, error] {
 	}
 }
 
-// DecodeOnly reads the JSON document at the beginning of text, of v's keys and no others. The rest is what follows it; empty:
-// nothing but blanks.
+// DecodeOnly reads the JSON document at the beginning of text, of v's keys and no others, as they are written, each once. The
+// rest is what follows it; empty: nothing but blanks.
 func DecodeOnly(text []byte, v any) (rest []byte, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
 		return nil, err
 	}
+	// The decoder takes keys in any case, and the last of several.
+	if err := keysOnce(json.NewDecoder(bytes.NewReader(text)), reflect.TypeOf(v)); err != nil {
+		return nil, err
+	}
 	if rest = text[dec.InputOffset():]; len(bytes.TrimSpace(rest)) == 0 {
 		return nil, nil
 	}
 	return rest, nil
+}
+
+// keysOnce reads a value that was decoded into one of type t, and is an error of a key of an object that is there twice, or that
+// t has in another case. Without a type, of which no value was made, keys may be any.
+func keysOnce(dec *json.Decoder, t reflect.Type) error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	token, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	switch token {
+	case json.Delim('['):
+		var of reflect.Type
+		if t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+			of = t.Elem()
+		}
+		for dec.More() {
+			if err := keysOnce(dec, of); err != nil {
+				return err
+			}
+		}
+	case json.Delim('{'):
+		seen := map[string]bool{}
+		for dec.More() {
+			token, err := dec.Token()
+			if err != nil {
+				return err
+			}
+			key := token.(string)
+			if seen[key] {
+				return fmt.Errorf("json: key %q twice in an object", key)
+			}
+			seen[key] = true
+			of, err := typeOfKey(t, key)
+			if err != nil {
+				return err
+			}
+			if err := keysOnce(dec, of); err != nil {
+				return err
+			}
+		}
+	default:
+		return nil
+	}
+	_, err = dec.Token() // the end of it
+	return err
+}
+
+// typeOfKey is the type of a key's values in objects that t is of.
+func typeOfKey(t reflect.Type, key string) (reflect.Type, error) {
+	switch {
+	case t == nil:
+		return nil, nil
+	case t.Kind() == reflect.Map:
+		return t.Elem(), nil
+	case t.Kind() != reflect.Struct:
+		return nil, nil
+	}
+	for f := range t.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); key == cmp.Or(name, f.Name) {
+			return f.Type, nil
+		}
+	}
+	return nil, fmt.Errorf("json: unknown field %q", key)
 }
 
 // Until is a reader that ctx ends: its next Read fails with ctx's cause. A Read that waits goes on

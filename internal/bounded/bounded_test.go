@@ -222,9 +222,22 @@ func TestDecodeOnly(t *testing.T) {
 		{`{"a": 1, "b": 2}`, "", false},
 		{`{"a": 1`, "", false},
 		{"", "", false},
+		{`{"a": 2, "a": 1}`, "", false},
+		{`{"A": 1}`, "", false},
+		{`{"a": 1, "m": {"x": [{"n": 1}], "y": null}, "s": [{"n": 1}]}`, "", true},
+		{`{"a": 1, "m": {"x": [{"n": 1, "n": 2}]}}`, "", false},
+		{`{"a": 1, "s": [{"N": 1}]}`, "", false},
+		{`{"a": 1, "any": {"x": 1, "X": [{}, null]}}`, "", true},
+		{`{"a": 1, "any": {"x": 1, "x": 1}}`, "", false},
 	} {
+		type one struct {
+			N int `json:"n"`
+		}
 		var v struct {
-			A int `json:"a"`
+			A   int              `json:"a"`
+			M   map[string][]one `json:"m,omitempty"`
+			S   []*one           `json:"s"`
+			Any any              `json:"any"`
 		}
 		rest, err := DecodeOnly([]byte(tt.text), &v)
 		if string(rest) != tt.rest || (err == nil) != tt.ok || tt.ok && v.A != 1 {

@@ -91,6 +91,7 @@ var table = []Metric{
 	{"link_utilisation", "1", Neither, ""},
 	{"loss", "1", Less, ""},
 	{"machine_hours", "1", Less, ""},
+	{"machine_traffic", "B", Less, "traffic between machines"},
 	{"makespan", "s", Less, ""},
 	{"max_loss", "1", Less, "largest loss"},
 	{"message_rate", "1/s", More, ""},

@@ -219,8 +219,10 @@ func checkRowOf(rec *results.Record, c results.Check) checkRow {
 		}
 		return r
 	}
-	r.Predicted, r.PredictedKey = c.PredictedText(), key(c.Predicted)
-	r.Error, r.ErrorKey = human.SignedError(c.Error, c.Relative, c.Unit), key(c.Error)
+	if !c.Unpredicted {
+		r.Predicted, r.PredictedKey = c.PredictedText(), key(c.Predicted)
+		r.Error, r.ErrorKey = human.SignedError(c.Error, c.Relative, c.Unit), key(c.Error)
+	}
 	if rec.Scale.Scales(c.Metric, c.Unit) {
 		r.Lab = human.Quantity(rec.Scale.Lab(c.Measured, c.Unit), c.Unit)
 	}

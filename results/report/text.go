@@ -391,7 +391,7 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 		if single(c) {
 			set(4, rangeIn(t.rec, e.Metric, at(c.Index)))
 		}
-		if c.IsError() {
+		if c.IsError() || c.Unpredicted {
 			continue
 		}
 		if t.rec.Scale.Scales(c.Metric, c.Unit) {

@@ -21,7 +21,9 @@ func (js Study) Supports(string) error { return nil }
 func (js Study) Columns() []string { return nil }
 
 // Place implements study.Placer.
-func (js Study) Place(ctx context.Context, s *spec.Spec) (*placement.Plan, error) { return s.Place(ctx) }
+func (js Study) Place(ctx context.Context, s *spec.Spec) (*placement.Plan, error) {
+	return s.Place(ctx)
+}
 
 // Uses implements study.Settled.
 func (js Study) Uses(p study.Planned, _ *inventory.Inventory) (hosts, switches []string) {

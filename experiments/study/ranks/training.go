@@ -289,11 +289,11 @@ func (t *Training) Headline() []string {
 // Metrics implements study.Study.
 func (t *Training) Metrics() spec.Measurables { return trainingMetrics }
 
-// trainingMetrics are in samples a second and bytes of an iteration. Times are those of an iteration,
+// trainingMetrics are in samples a second and bytes of an iteration, as ports count them: both ways of an exchange. Times are those of an iteration,
 // of an epoch, of all epochs, and of the iterations that were run. Machines are those that
 // anybody uses, that nobody does, that the job does, and of these those that were idle.
 var trainingMetrics = spec.Measurables{}.
 	Add("job", "sum_errors").
-	Add(results.Cluster, "throughput machine_hours cross_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time "+
+	Add(results.Cluster, "throughput machine_hours machine_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time "+
 		"used_machines idle_machines job_machines idle_taken").
-	Predict("throughput machine_hours cross_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time").Ratios()
+	Predict("throughput machine_hours machine_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time").Ratios()

@@ -71,7 +71,7 @@ func TestTrainingByHand(t *testing.T) {
 		"comm_time":           100 * (across + latency),
 		"throughput":          64 / (compute + across + latency),
 		"machine_hours":       2 * 100 * (compute + across + latency) / 3600,
-		"cross_traffic":       553430176 * 8. / 4, // two of four phases, four transfers each
+		"machine_traffic":     553430176 * 8. / 4, // two of four phases, four transfers each
 		"used_machines":       2, "idle_machines": 0, "job_machines": 2, "idle_taken": 0,
 	} {
 		if math.Abs(got[metric]/want-1) > 1e-6 && got[metric] != want {
@@ -101,7 +101,7 @@ func TestTrainingAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range rep.Figures {
-		if (f.Metric == "comm_time" || f.Metric == "cross_traffic") && f.Value != 0 {
+		if (f.Metric == "comm_time" || f.Metric == "machine_traffic") && f.Value != 0 {
 			t.Errorf("%s is %v of one worker", f.Metric, f.Value)
 		}
 	}

@@ -89,7 +89,7 @@ func (t *Training) figures(kind results.Kind, o *occupied, run paced, crossing, 
 	add("training_time", all)
 	add("machine_hours", all.Affine(float64(o.used)/times/3600, 0))
 	exact("run_time", run.all)
-	exact("cross_traffic", crossing)
+	exact("machine_traffic", crossing)
 	if kind != results.Predicted {
 		exact("used_machines", float64(o.used))
 		exact("idle_machines", float64(len(o.machines)-o.used))
