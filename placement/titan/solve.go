@@ -116,18 +116,44 @@ func (s *solver) tightest(k int) []int {
 func (s *solver) unlimited(k int) Solution {
 	slots := s.tightest(k)
 	var best *search
+	consider := func(x *search) {
+		if best == nil || x.cross < best.cross {
+			best = x
+		}
+	}
 	for start := range s.starts() {
 		x := newSearch(s.Problem, slots)
 		moves := effort
 		s.run(x, start, &moves)
-		if best == nil || x.cross < best.cross {
-			best = x
-		}
+		consider(x)
 		if best.cross == 0 {
 			break
 		}
 	}
+	// What fills the first machine to the last place is no even split, which moves of one worker do not come to.
+	if level := s.level(slots); best.cross > 0 && level < s.n {
+		x := newSearch(s.Problem, slots)
+		for i := range x.cap {
+			x.cap[i] = min(x.cap[i], level)
+		}
+		moves := effort
+		s.run(x, 0, &moves)
+		consider(x)
+	}
 	return s.solution(s.fit(best))
+}
+
+// level is the fewest workers that the fullest of these machines must have.
+func (s *solver) level(machines []int) int {
+	for level := 1; ; level++ {
+		room := 0
+		for _, m := range machines {
+			room += min(level, s.Machines[m].Free)
+		}
+		if room >= s.n {
+			return level
+		}
+	}
 }
 
 // starts is how often a search begins anew: less often where it takes longer.

@@ -44,7 +44,8 @@
 //     only, |S|-1 times, and puts all that are left on one machine whether that holds them
 //     or not. Here it chooses one set for one machine at a time, until none are left.
 //   - Greedy merging leaves traffic that moving or swapping two workers saves (in Figure 1:
-//     three and one, as HiveD). That is done while it helps.
+//     three and one, as HiveD). That is done while it helps. It does not come to even splits
+//     of a machine that merging has filled (six and two), so one search begins with these.
 //   - Algorithm 3 takes idle machines that hold the job, and then the fewest machines of
 //     these and all non-idle ones. As printed it takes idle machine 1 alone in Figure 1,
 //     O1 = 1, where Titan's placement there has 0: the idle one is the largest. Here it

@@ -111,6 +111,7 @@ func TestSolve(t *testing.T) {
 		"one machine is enough, the tightest":   {Problem{Machines: of8(8, 6, 5, 7), Pattern: hd(5).Pattern()}, []int{2, 2, 2, 2, 2}, 0, 0, 1},
 		"no idle one though that is one alone":  {Problem{Machines: of8(8, 2, 3), Pattern: hd(4).Pattern()}, nil, 1, 0, 2},
 		"as few machines as can be":             {Problem{Machines: of8(8, 2, 6, 2, 2), Pattern: hd(8).Pattern()}, nil, 1.5, 0, 2},
+		"half on each of two":                   {Problem{Machines: of8(6, 5), Pattern: hd(8).Pattern()}, nil, 1, 0, 2},
 		"one idle one where it must be":         {Problem{Machines: of8(8, 8, 2, 2), Pattern: hd(8).Pattern()}, []int{0, 0, 0, 0, 0, 0, 0, 0}, 0, 1, 1},
 		"an idle one, and others with the rest": {Problem{Machines: of8(8, 8, 2, 1), Pattern: hd(10).Pattern()}, nil, 2, 1, 2},
 		"sixteen on two":                        {Problem{Machines: of8(8, 8), Pattern: hd(16).Pattern()}, nil, 1, 2, 2},
