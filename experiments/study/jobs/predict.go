@@ -211,7 +211,7 @@ func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) [
 			spread := func(v float64) float64 { return math.Hypot(s.Spread, base.Unsure[of]*v/placement.Deviations) }
 			part := func(metric string, v float64) results.Figure {
 				f := within(exact(metric, of, v, "1", j.Bottleneck), spread(v))
-				f.Hi = min(1, f.Hi)
+				f.Hi = max(f.Value, min(1, f.Hi))
 				return f
 			}
 			out = append(out, part("granted", s.Granted), part("share", s.Share))
@@ -252,9 +252,13 @@ func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) [
 	return out
 }
 
-// within is a predicted figure of which one run may be off by a standard deviation.
+// within is a predicted figure of which one run may be off by a standard deviation. Less than nothing is only the share of
+// a switch that more leaves than comes, where packets are sent again or doubled.
 func within(f results.Figure, deviation float64) results.Figure {
-	f.Lo, f.Hi = max(0, f.Value-placement.Deviations*deviation), f.Value+placement.Deviations*deviation
+	f.Lo, f.Hi = f.Value-placement.Deviations*deviation, f.Value+placement.Deviations*deviation
+	if f.Value >= 0 {
+		f.Lo = max(0, f.Lo)
+	}
 	return f
 }
 

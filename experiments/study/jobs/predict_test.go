@@ -302,6 +302,27 @@ func TestApproximate(t *testing.T) {
 	}
 }
 
+// TestWithin: an interval has its value in it. A share is less than 0 where more leaves a switch than comes, as packets are
+// sent again.
+func TestWithin(t *testing.T) {
+	topo := pairOn(t, "inventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\n").Inventory().Topology()
+	for _, s := range []placement.SharePrediction{
+		{Share: .01, Granted: .01, Spread: .1},
+		{Share: -.1, Granted: 0},
+		{Share: -.1, Granted: 0, Spread: .1},
+		{Share: 1, Granted: .99, Spread: .1},
+		{Share: 1 + 1e-9, Granted: 1},
+	} {
+		s.Switch, s.In = "tor1", 2
+		p := &placement.Prediction{Predictor: placement.Occupancy, Jobs: []placement.JobPrediction{{Name: "A", Goodput: 1e9, WireRate: 1e9, Shares: []placement.SharePrediction{s}}}}
+		for _, f := range figures(p, topo, Baseline{}) {
+			if !(f.Lo <= f.Value && f.Value <= f.Hi) || f.Value >= 0 && f.Lo < 0 || f.Metric == "share" && f.Hi > max(1, f.Value) {
+				t.Errorf("%s of %+v: %v, %v to %v", f.Metric, s, f.Value, f.Lo, f.Hi)
+			}
+		}
+	}
+}
+
 // TestJainWithin: the index of values that are not certain lies between those of all values that they may be, of which
 // random ones are tried.
 func TestJainWithin(t *testing.T) {

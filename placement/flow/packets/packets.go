@@ -198,7 +198,7 @@ type JobResult struct {
 	Share           []float64 // by node: PSNs granted of those decided; 1 where none was
 	ShareError      []float64
 	ShareSpread     []float64 // and of a run's share
-	Up              []float64 // by node: packets towards the parent, per PSN, those that are lost included
+	Up              []float64 // by node: packets towards the parent, per PSN, those that are lost included; no more than come where none are sent again
 	UpSpread        []float64 // by node: and of a run's packets/s towards the parent
 	// Of a Replay, and of a job with a timeout, whose packets may be lost and whose results may be repeated, by
 	// node and per PSN: packets that the parent receives, and results that it sends to the node and that come there.
@@ -421,7 +421,10 @@ func (a *accumulator) result() *Result {
 			j.ShareError = append(j.ShareError, a.err(k))
 			j.ShareSpread = append(j.ShareSpread, a.spread(k))
 			up := 0.0
-			if j.Rate > 0 { // of means, so that no link carries more than it can
+			switch {
+			case a.steady(i):
+				up = a.leaving(i, v, a.sum[k+1], j.Up)
+			case j.Rate > 0:
 				up = a.sum[k+1] / n / j.Rate
 			}
 			j.Up = append(j.Up, up)
@@ -442,6 +445,33 @@ func (a *accumulator) result() *Result {
 		k++
 	}
 	return r
+}
+
+// steady says of a job that what enters a node of it is what leaves, in the long run: each PSN is sent once, and
+// what was counted is to be as it goes on. Of a Replay it is what it is, resends come beside, and of a ring an
+// all-reduce has many packets.
+func (a *accumulator) steady(job int) bool {
+	return len(a.lost) == 0 && a.jobs[job].Timeout == 0 && a.jobs[job].Kind != Ring
+}
+
+// leaving is how many packets per PSN leave a node of a steady job, which has sent so many, in the order of nodes: one
+// leaves a worker, and of those that came to a switch the part that it sent on at the time. What it sends for each
+// PSN that is completed meanwhile is more as long as a queue above it grows, and a link carries none of that.
+func (a *accumulator) leaving(job, node int, sent float64, ups []float64) float64 {
+	came, in := 0.0, 0.0
+	leaf := true
+	for c := range node {
+		if a.jobs[job].Nodes[c].Parent == node {
+			came, in, leaf = came+a.extra[job][c].came, in+ups[c], false
+		}
+	}
+	switch {
+	case leaf:
+		return 1
+	case came == 0:
+		return 0
+	}
+	return sent / came * in
 }
 
 // maxBlock is the number of PSNs that a rate limit's schedule scatters together.

@@ -184,6 +184,39 @@ func TestSettles(t *testing.T) {
 	}
 }
 
+// TestFilling: while a queue grows, a switch sends more than its link carries, and more than the parameter server
+// completes. Of what goes on for ever each packet comes once: no more leave than come, and a link is not loaded beyond
+// its rate.
+func TestFilling(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		m     int
+		limit float64 // PSN/s
+		rate  float64 // that the link to the parameter server leaves it
+		up    float64 // packets of a PSN to that
+	}{
+		{"no memory", 0, 503, 500, 2},
+		{"ample memory", 1 << 16, 1006, 1000, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := rack(tt.m, Pool, Job{Gap: 1 / tt.limit, Window: 4000})
+			n.Links = []float64{1000, 1000}
+			n.Jobs[0].Nodes[2].Up, n.Jobs[0].Nodes[2].Down = 0, 1
+			r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6, Settled: true})
+			if !ok {
+				t.Fatal("no result")
+			}
+			j := &r.Jobs[0]
+			if math.Abs(j.Rate/tt.rate-1) > .004 || j.Up[0] != 1 || j.Up[1] != 1 || math.Abs(j.Up[2]/tt.up-1) > .001 || j.Up[2] > 2 {
+				t.Errorf("%.1f PSN/s and %v packets of each, want %v, and 1, 1 and %v", j.Rate, j.Up[:3], tt.rate, tt.up)
+			}
+			if load := j.Rate * j.Up[2]; load > 1001 {
+				t.Errorf("a load of %.1f of 1000", load)
+			}
+		})
+	}
+}
+
 // TestStream: a ring, whose hops are a node each, shares links with jobs that aggregate.
 func TestStream(t *testing.T) {
 	n := &Network{Links: []float64{1000, 1000, 1000}, Switches: []int{4096}, Jobs: []Job{
