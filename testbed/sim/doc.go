@@ -12,7 +12,8 @@
 //     denied one by one, as their addressing says; a hold varies by 3 %. The share that was
 //     granted in the last hold stands for the next step. For the rest of a step the
 //     switch's clock stands still, so that what is looked at is contiguous; where
-//     more is in flight than a step looks at, a hold takes several steps. While
+//     more is in flight than a step looks at, a hold takes several steps; when jobs begin or
+//     end, all of some holds is looked at at once. While
 //     all windows are fixed, shares are those of the predictor occupancy
 //     instead, of each set of jobs that send at once, as if it went on for ever: it follows packets where it has to; so what a switch does is an
 //     independent check of the predictor on netns and in tests, and not here. When each job sends, and who with whom,

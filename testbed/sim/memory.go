@@ -17,8 +17,9 @@ const (
 var addressings = map[string]addressing{"": pool, "pool": pool, "hash": hash, "linear": linear, "atp": atp}
 
 const (
-	sampled = 512  // PSNs looked at in a step, at most
-	jitter  = 0.03 // of a hold, either way
+	sampled = 512     // PSNs looked at in a step, at most
+	whole   = 1 << 18 // and at once, where all of a hold is to be looked at
+	jitter  = 0.03    // of a hold, either way
 )
 
 // memory is the aggregators of one switch. Its clock, in seconds, only runs while
@@ -46,9 +47,9 @@ type tenant struct {
 }
 
 // run looks at arrivals of a step of h seconds and sets the tenants' shares: those of
-// a hold time, or as many as are sampled. Arrivals follow each other at dithered
+// a hold time, or as many as most. Arrivals follow each other at dithered
 // gaps, and each is from a random job, in proportion to the jobs' rates.
-func (m *memory) run(h float64) {
+func (m *memory) run(h float64, most int) {
 	var rate, hold, inFlight float64
 	for _, t := range m.tenants {
 		t.asked, t.granted = 0, 0
@@ -69,7 +70,7 @@ func (m *memory) run(h float64) {
 		return
 	}
 	span := min(h, hold)
-	n := min(sampled, int(span*rate+m.rng.Float64())) // rounded to either side by chance
+	n := min(most, int(span*rate+m.rng.Float64())) // rounded to either side by chance
 	for range n {
 		t := m.pick(rate)
 		t.asked++

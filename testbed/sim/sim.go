@@ -114,6 +114,7 @@ type deployment struct {
 	steady   map[string]*placement.Prediction // of sets of streams
 	streams  string                           // those that send now; empty: what they do is sampled
 	sending  string                           // all that send now
+	running  string                           // all that run, some of which may pause
 	damage   map[string]flow.Damage           // by directed link
 	lossy    *placement.Prediction            // of those that send now, where links are damaged; nil: none is that matters
 	beyond   string                           // what the model left out since Health was asked; empty: nothing that matters
@@ -480,7 +481,7 @@ func (d *deployment) step(t time.Duration) {
 	}
 	for _, name := range d.switches {
 		if d.streams == "" {
-			d.memories[name].run(h)
+			d.memories[name].run(h, sampled)
 		}
 	}
 	for _, j := range d.jobs {

@@ -226,37 +226,52 @@ func (j *job) follow(p *placement.Prediction, rate bool) {
 // turn is called when rates are set: where others send than before, shares that are sampled are those of what is
 // shared now, and not of a step ago.
 func (d *deployment) turn() {
-	var names []string
+	var sending, running []string
 	for _, j := range d.jobs {
 		if j.sends() {
-			names = append(names, j.plan.Name)
+			sending = append(sending, j.plan.Name)
+		}
+		if j.running {
+			running = append(running, j.plan.Name)
 		}
 	}
-	now := fmt.Sprint(names)
-	if now == d.sending {
-		return
+	if now := fmt.Sprint(sending); now != d.sending {
+		d.sending = now
+		others := fmt.Sprint(running)
+		if d.streams == "" {
+			d.settle(others != d.running)
+		}
+		d.running = others
+		d.beyond = cmp.Or(d.beyond, d.short())
 	}
-	d.sending = now
-	if d.streams == "" {
-		d.settle()
-	}
-	d.beyond = cmp.Or(d.beyond, d.short())
 }
 
-// settle samples memories until their shares are those of the jobs that send now.
-func (d *deployment) settle() {
+// settle samples memories until their shares are those of the jobs that send now. Where jobs began or ended, all
+// of a hold is looked at, once after the other and with the queues that windows then make: a job has its share within a
+// few round trips, while samples of steps take the longer to show that, the more packets are under way. Jobs that only
+// paused, which may be often, come back to memories that know them.
+func (d *deployment) settle(anew bool) {
 	const rounds = 8
 	contended := slices.ContainsFunc(d.switches, func(name string) bool { return len(d.memories[name].tenants) > 1 })
 	for range rounds {
-		if !contended {
+		if !contended && !anew {
 			return
+		}
+		most := sampled
+		if anew {
+			most = whole
+			for _, j := range d.jobs {
+				if !j.aimd {
+					d.queue(j, 0)
+				}
+			}
 		}
 		hold := 0.0
 		for _, j := range d.jobs {
 			hold = max(hold, d.tell(j))
 		}
 		for _, name := range d.switches {
-			d.memories[name].run(hold)
+			d.memories[name].run(hold, most)
 		}
 		for _, j := range d.jobs {
 			j.weigh()
