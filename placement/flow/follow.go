@@ -327,6 +327,11 @@ func (p *Problem) followed(of []int, got *packets.Result, r *Result) {
 	for l, crossed := range got.Links {
 		r.Links[l].Load, r.Links[l].Spread, r.Links[l].Lost = crossed.Load, crossed.Spread, crossed.Lost
 	}
+	for l := range r.Links {
+		if c := p.Links[l].Capacity; !r.Replayed && c > 0 { // counts of PSNs are of their own ends, and no more than near to it
+			r.Links[l].Load = min(r.Links[l].Load, c)
+		}
+	}
 	for _, ji := range of {
 		p.bottleneck(ji, r)
 	}

@@ -172,6 +172,22 @@ func TestOccupancyOfPackets(t *testing.T) {
 	}
 }
 
+// TestFollowedLoads: counts of a few runs are near to what goes on, and no link is said to carry more than it can.
+func TestFollowedLoads(t *testing.T) {
+	for _, addressing := range []Addressing{Pool, Linear} {
+		p := rack3(300, addressing, 2, func(i int, j *Job) { j.Window = 1500 / float64(1+i) })
+		r, err := Occupancy(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for l := range r.Links {
+			if load, c := r.Links[l].Load, p.Links[l].Capacity; load > c {
+				t.Errorf("addressing %d: link %d carries %v of %v", addressing, l, load, c)
+			}
+		}
+	}
+}
+
 // TestScatterNeedsWindow: a window that just holds what a rate limit has under way is too small,
 // as the limit's schedule has packets leave up to two blocks late.
 func TestScatterNeedsWindow(t *testing.T) {
