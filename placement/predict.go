@@ -72,7 +72,7 @@ type Sender struct {
 	// Timeout is the least time after which it sends again what is unanswered, in seconds.
 	Timeout float64
 	// Layers are what an iteration computes and reduces, one after another; none: the job
-	// sends all the time. Occupancy only.
+	// sends all the time, as WaterFill has all do.
 	Layers []Layer
 }
 
@@ -108,7 +108,8 @@ type JobPrediction struct {
 	// and waiting; of a ring with the acknowledgements of what it receives.
 	WireRate float64 `json:"wire_rate"`
 	// Goodput is bit/s of gradients reduced: what each worker contributes and gets
-	// back. Of a ring's wire rate, 2(n-1)/n bits move per bit reduced.
+	// back. What pads the last frame of an iteration is none. Of a ring's wire rate,
+	// 2(n-1)/n bits move per bit reduced.
 	Goodput float64 `json:"goodput"`
 	// Spread is by how much one run's rates may be off, as a part of them: their standard
 	// deviation over the phases that jobs can have and the times at which queues fill; 0: they
@@ -227,6 +228,15 @@ func (c *Conditions) FrameBytes() int {
 		over = INAOverhead
 	}
 	return max(minFrame, over+4*c.Lanes)
+}
+
+// frames are those that gradients of a job fill over a tree.
+func (c *Conditions) frames(job string) collectives.Frames {
+	bytes := 0.0
+	for _, l := range c.Senders[job].Layers {
+		bytes += l.Bytes
+	}
+	return collectives.Frames{Message: int64(math.Ceil(bytes)), Payload: 4 * int64(c.Lanes)}
 }
 
 // Predict computes the steady state of a plan's active jobs.
@@ -773,7 +783,7 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 			out.Goodput = r.Rate / collectives.Duplex * n / (2 * (n - 1))
 		}
 	} else {
-		out.Goodput = cmp.Or(r.Got, r.Rate) * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())
+		out.Goodput = cmp.Or(r.Got, r.Rate) * b.c.frames(j.Name).Mean() / float64(b.c.FrameBytes())
 		in := make([]float64, len(f.Nodes)) // packets per PSN that arrive at a node, or that were sent there
 		narrow := 0.0                       // that cross the bottleneck
 		share := slices.Clone(r.Share)

@@ -45,8 +45,7 @@ func (b *problem) newTurn(at int, j *JobPlan) (t turn, ok bool) {
 		}
 		return t, true
 	}
-	frame := float64(8 * b.c.FrameBytes())
-	t.bits = frame * math.Ceil(bytes/float64(4*b.c.Lanes)*(1-1e-12)) // frames are whole
+	t.bits = float64(8*b.c.FrameBytes()) * float64(b.c.frames(j.Name).PSNs())
 	t.wire = t.bits / (8 * bytes)
 	t.tail = b.Jobs[at].RTT
 	return t, true

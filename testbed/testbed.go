@@ -137,6 +137,15 @@ func (w *Workload) Reduces() []Layer {
 	return nil
 }
 
+// Frames are those that the job's gradients fill over a tree, with so many values in each.
+func (w *Workload) Frames(lanes int) collectives.Frames {
+	f := collectives.Frames{Payload: 4 * int64(lanes)}
+	for _, l := range w.Reduces() {
+		f.Message += l.Bytes
+	}
+	return f
+}
+
 // Layer is one gradient tensor of a model profile.
 type Layer struct {
 	Bytes   int64

@@ -135,7 +135,16 @@ def goodput(request, job, rate):
     if job["collective"] == "ring":
         n = len(job["workers"])
         return rate * TCP_PAYLOAD * n / (2 * (n - 1)) if n > 1 else 0.0
-    return rate * request["frame"]["payload"] / request["frame"]["bytes"]
+    payload = request["frame"]["payload"]
+    size = gradients(job)
+    if size:  # the last frame of an iteration is padded
+        payload = size / -(-size // payload)
+    return rate * payload / request["frame"]["bytes"]
+
+
+def gradients(job):
+    """Bytes of an iteration; 0 of a stream."""
+    return sum(l["bytes"] for l in job["layers"]) or job["message"]
 
 
 def phase(request, jobs):
@@ -171,7 +180,7 @@ def completion(request):
             if job["name"] not in left:
                 continue
             compute = sum(l["compute"] for l in job["layers"])
-            size = sum(l["bytes"] for l in job["layers"]) or job["message"]
+            size = gradients(job)
             good = 0.0 if job["local"] else goodput(request, job, rate[job["name"]])
             pace[job["name"]] = max(1e-12, compute + (8 * size / good if good > 0 else 0))
         ends = [now + left[name] * pace[name] for name in pace]

@@ -16,6 +16,7 @@ import (
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/carry"
 )
@@ -91,7 +92,7 @@ func farthest(s *spec.Spec, plan *placement.Plan, least float64) (float64, error
 // slowest makes a pace no faster than the jobs of a phase are.
 func (p *Pace) slowest(s *spec.Spec, ph *placement.Prediction) {
 	conditions := placement.Conditions{Lanes: s.Switch.Lanes}
-	frame, values := 8*float64(conditions.FrameBytes()), 32*float64(s.Switch.Lanes)
+	frame := 8 * float64(conditions.FrameBytes())
 	least := func(a *float64, b float64) {
 		if *a == 0 || b < *a {
 			*a = b
@@ -105,7 +106,8 @@ func (p *Pace) slowest(s *spec.Spec, ph *placement.Prediction) {
 		if k.Collective == string(placement.Ring) {
 			least(&p.Rounds, j.Goodput/(8*float64(k.Message)))
 		} else {
-			least(&p.PSNs, j.Goodput/values)
+			frames := collectives.Frames{Message: int64(k.Message), Payload: 4 * int64(s.Switch.Lanes)}
+			least(&p.PSNs, j.Goodput/(8*frames.Mean()))
 			if j.Bottleneck != "rate limit" { // else its window is not full
 				p.Turn = max(p.Turn, float64(k.Window)*frame/j.WireRate)
 			}

@@ -54,6 +54,9 @@ func TestOf(t *testing.T) {
 		want       Pace
 	}{
 		{"a limit of rate", job + `rate = "8.192Gbit/s"`, Pace{Factor: 500, PSNs: 1e6, Trip: 4 * (5e-6 + 8192/100e9)}},
+		// Two frames at a million a second, the second of which has 4 B of gradient, and then a round trip.
+		{"messages, padded", job + `rate = "8.192Gbit/s"
+message = "964B"`, Pace{Factor: 500, PSNs: 2 / (20.33e-6 + 1e-6), Trip: 20.33e-6}},
 		{"a window", job + "window = 100", Pace{Factor: 500, PSNs: 100 / 20.33e-6, Trip: 20.33e-6, Turn: 20.33e-6}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ type PhaseAnswer struct {
 // JobAnswer is what a job gets.
 type JobAnswer struct {
 	Name       string   `json:"name"`
-	Goodput    *float64 `json:"goodput"`    // bit/s of gradients reduced: what each worker contributes and gets back
+	Goodput    *float64 `json:"goodput"`    // bit/s of gradients reduced: what each worker contributes and gets back; padding is none
 	WireRate   *float64 `json:"wire_rate"`  // optional: bit/s of frames that each worker sends
 	Shares     []Share  `json:"shares"`     // optional
 	Bottleneck string   `json:"bottleneck"` // optional: a link's name, "SWITCH aggregators", "rate limit", "window" or "none"

@@ -48,7 +48,7 @@ type Request struct {
 // Frame is a gradient packet, and a result.
 type Frame struct {
 	Bytes   int `json:"bytes"`   // on the wire, without preamble and FCS
-	Payload int `json:"payload"` // of gradients in it
+	Payload int `json:"payload"` // of gradients in it; the last one of an iteration is padded
 }
 
 // Host is a server.

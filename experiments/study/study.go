@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,9 +225,6 @@ func handedOver(metric string) bool {
 // FrameBits is the size of a packet of gradients with so many lanes on the wire in bits, Ethernet header
 // in, preamble and FCS out.
 func FrameBits(lanes int) float64 { return 8 * float64(placement.INAOverhead+4*lanes) }
-
-// PSNs is of how many packets with so many lanes a message of gradients is, the last of them padded.
-func PSNs(bytes float64, lanes int) float64 { return math.Ceil(bytes / float64(4*lanes)) }
 
 // Factors are what computing times and gradients are multiplied by on a testbed.
 func Factors(scale results.Scale) (times, bytes float64) {

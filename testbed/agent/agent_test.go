@@ -307,19 +307,20 @@ func TestCancel(t *testing.T) {
 func TestMessage(t *testing.T) {
 	ms := time.Millisecond
 	cases := []struct {
-		name string
-		cfg  Config
-		want []layer
+		name   string
+		cfg    Config
+		want   []layer
+		values int64 // of gradient in an iteration
 	}{
-		{"stream", Config{Lanes: 10}, nil},
-		{"whole packets", Config{Lanes: 10, Message: 80}, []layer{{2, 0}}},
-		{"padded", Config{Lanes: 10, Message: 81}, []layer{{3, 0}}},
-		{"tiny", Config{Lanes: 10, Message: 1}, []layer{{1, 0}}},
-		{"layers override", Config{Lanes: 10, Message: 1, Layers: []Layer{{80, ms}, {40, ms}}}, []layer{{2, ms}, {1, 2 * ms}}},
-		{"shared packet waits", Config{Lanes: 10, Layers: []Layer{{50, ms}, {50, ms}}}, []layer{{1, ms}, {2, 2 * ms}}},
-		{"small layers", Config{Lanes: 10, Layers: []Layer{{4, ms}, {4, ms}, {4, ms}}}, []layer{{0, ms}, {0, 2 * ms}, {1, 3 * ms}}},
-		{"empty last", Config{Lanes: 10, Layers: []Layer{{50, ms}, {0, ms}}}, []layer{{1, ms}, {1, 2 * ms}}},
-		{"compute only", Config{Lanes: 10, Layers: []Layer{{0, ms}}}, []layer{{1, ms}}},
+		{"stream", Config{Lanes: 10}, nil, 0},
+		{"whole packets", Config{Lanes: 10, Message: 80}, []layer{{2, 0}}, 20},
+		{"padded", Config{Lanes: 10, Message: 81}, []layer{{3, 0}}, 21},
+		{"tiny", Config{Lanes: 10, Message: 1}, []layer{{1, 0}}, 1},
+		{"layers override", Config{Lanes: 10, Message: 1, Layers: []Layer{{80, ms}, {40, ms}}}, []layer{{2, ms}, {1, 2 * ms}}, 30},
+		{"shared packet waits", Config{Lanes: 10, Layers: []Layer{{50, ms}, {50, ms}}}, []layer{{1, ms}, {2, 2 * ms}}, 25},
+		{"small layers", Config{Lanes: 10, Layers: []Layer{{4, ms}, {4, ms}, {4, ms}}}, []layer{{0, ms}, {0, 2 * ms}, {1, 3 * ms}}, 3},
+		{"empty last", Config{Lanes: 10, Layers: []Layer{{50, ms}, {0, ms}}}, []layer{{1, ms}, {1, 2 * ms}}, 13},
+		{"compute only", Config{Lanes: 10, Layers: []Layer{{0, ms}}}, []layer{{1, ms}}, 0},
 	}
 	for _, c := range cases {
 		m := newMessage(c.cfg)
@@ -329,6 +330,14 @@ func TestMessage(t *testing.T) {
 		}
 		if !slices.Equal(m.layers, c.want) || m.packets != sum {
 			t.Errorf("%s: %d packets in %v, want %v", c.name, m.packets, m.layers, c.want)
+		}
+		// Padding and the startup are no gradients of iterations; all that a stream sends are its.
+		want := 3 * 4 * c.values
+		if sum == 0 {
+			want = 40 * ina.Startup
+		}
+		if got := m.gradients(ina.Startup + 3*sum); got != want || m.gradients(0) != 0 {
+			t.Errorf("%s: three iterations have %d B of gradient, want %d", c.name, got, want)
 		}
 	}
 }

@@ -236,7 +236,8 @@ type Stats struct {
 	BytesReceived   int64 `json:"bytes_received"`
 	Resends         int64 `json:"resends"`
 	// Worker: reduced PSNs received, those of the startup included, and their gradient
-	// bytes (goodput). Ring: gradient bytes only.
+	// bytes (goodput): of iterations, without the startup's and without what pads the last
+	// packet of each. Ring: gradient bytes only.
 	PSNs         int64   `json:"psns"`
 	Goodput      int64   `json:"goodput_bytes"`
 	RTTSum       float64 `json:"rtt_sum"` // seconds, over first transmissions answered

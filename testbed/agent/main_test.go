@@ -285,7 +285,8 @@ func all(t *testing.T, cfg Config, stats []Stats, ps Stats) {
 		if w.Outstanding != 0 {
 			t.Errorf("worker %d ended with %d PSNs outstanding", rank, w.Outstanding)
 		}
-		if w.BytesSent != (64+4*lanes)*w.PacketsSent || w.Goodput != 4*lanes*w.PSNs {
+		m := newMessage(cfg)
+		if w.BytesSent != (64+4*lanes)*w.PacketsSent || w.Goodput != m.gradients(w.PSNs) {
 			t.Errorf("worker %d: %d bytes in %d packets, goodput %d", rank, w.BytesSent, w.PacketsSent, w.Goodput)
 		}
 		if w.RTTCount == 0 || w.RTTMin <= 0 || w.RTTSum < w.RTTMin*float64(w.RTTCount) {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/udp"
@@ -288,7 +289,7 @@ func (k *worker) stats() Stats {
 		PSNsSent:        s.Sent - s.Resends,
 		Duplicates:      s.Duplicate,
 		Stray:           s.Stray,
-		Goodput:         s.Results * int64(4*k.cfg.Lanes),
+		Goodput:         k.msg.gradients(s.Results),
 		RTTSum:          s.RTTSum.Seconds(),
 		RTTCount:        s.RTTCount,
 		RTTMin:          s.RTTMin.Seconds(),
@@ -310,6 +311,7 @@ func (k *worker) stats() Stats {
 // layers' bytes follow each other and are cut into packets; a packet that two
 // layers share is ready with the later one, and the last is padded.
 type message struct {
+	frames     collectives.Frames
 	packets    int64 // of an iteration; 0: a stream
 	layers     []layer
 	iterations int64 // 0: no end
@@ -333,6 +335,7 @@ func newMessage(cfg Config) message {
 		in = []Layer{{Bytes: cfg.Message}}
 	}
 	size := int64(4 * max(cfg.Lanes, 1))
+	m.frames.Payload = size
 	var bytes int64
 	var at time.Duration
 	for i, l := range in {
@@ -345,7 +348,20 @@ func newMessage(cfg Config) message {
 		m.layers = append(m.layers, layer{packets: whole - m.packets, ready: at})
 		m.packets = whole
 	}
+	m.frames.Message = bytes
 	return m
+}
+
+// gradients are the bytes of gradient in the results of so many PSNs. Those of the startup are in no iteration.
+func (m *message) gradients(psns int64) int64 {
+	switch {
+	case m.packets == 0: // a stream
+	case m.frames.Message == 0: // its iterations compute
+		return 0
+	default:
+		psns = max(0, psns-ina.Startup)
+	}
+	return m.frames.Gradients(psns)
 }
 
 func (m *message) begin(t time.Duration) { m.start, m.next = t, 0 }

@@ -28,7 +28,8 @@ type job struct {
 	nodes    []node // workers, switches, PS: children before parents
 	uses     []use  // of links
 	frame    float64
-	good     float64 // gradient bytes reduced per PSN
+	full     float64 // gradient bytes that fill a PSN of a tree
+	good     float64 // gradient bytes reduced per PSN, in the mean over iterations: the last one of each is padded
 	limit    float64 // PSN/s; 0: none
 	window   float64 // packets; 0: none
 	slots    int     // atp addressing: W; 0: as many as the window
@@ -115,7 +116,7 @@ func newJob(d *deployment, jp placement.JobPlan, w testbed.Workload) (*job, erro
 	s := d.setup.Settings
 	j := &job{
 		plan: jp, done: make(chan struct{}), aimd: w.Control == "aimd", at: none,
-		frame: float64(ina.Overhead + 4*s.Lanes), good: float64(4 * s.Lanes),
+		frame: float64(ina.Overhead + 4*s.Lanes), full: float64(4 * s.Lanes), good: w.Frames(s.Lanes).Mean(),
 		window: float64(w.Window), slots: w.Slots, timeout: w.RTO.Seconds(), unicast: jp.Collective == placement.PS,
 	}
 	if len(jp.Workers) == 0 {
@@ -141,7 +142,7 @@ func newJob(d *deployment, jp placement.JobPlan, w testbed.Workload) (*job, erro
 			return nil, fmt.Errorf("window of %d packets", w.Window)
 		}
 		err = j.tree(d)
-		j.msg = newMessage(w, j.good)
+		j.msg = newMessage(w, j.full)
 	}
 	if err != nil {
 		return nil, err

@@ -198,7 +198,7 @@ func (j *job) follow(p *placement.Prediction, rate bool) {
 		}
 		switch {
 		case j.circle == nil && rate:
-			j.steady = jp.Goodput / (8 * j.good)
+			j.steady = jp.Goodput / (8 * j.full) // a stream's, while it sends
 			if j.steady > 0 {
 				j.again = max(0, jp.WireRate/(8*j.frame)/j.steady-1)
 			}

@@ -20,7 +20,7 @@ var lengths = []struct {
 	bytes, packets int64
 }{
 	{"one packet", 4 * lanes, 1},
-	{"one packet and a bit", 4*lanes + 4, 2},
+	{"one packet and a bit", 4*lanes + 4, 2}, // which is padded
 	{"many packets", 100 * 4 * lanes, 100},
 }
 
@@ -211,6 +211,13 @@ func (b bed) reduce(t *testing.T, s testbed.Settings, j job, packets int64) resu
 		t.Errorf("%d packets sent, want %d", sum.Packets, sent)
 	}
 	d.exact(sum, max(1, sent*lanes))
+	r := newReadings(d.sample())
+	for w := range j.workers {
+		of := fmt.Sprintf("%s/%d", j.name, w)
+		if got := r.value["worker_goodput_bytes "+of]; got != float64(j.message*j.iterations) {
+			t.Errorf("worker %s reduced %v B, want %d iterations of %d B", of, got, j.iterations, j.message)
+		}
+	}
 	return sum
 }
 

@@ -35,7 +35,7 @@ func inspectionOf(s *spec.Spec, inv *inventory.Inventory, caps testbed.Capabilit
 	if setup.Plan != nil {
 		in.Iteration = map[string]float64{}
 		for i, j := range setup.Plan.Jobs {
-			in.Iteration[j.Name] = message(setup.Workloads[i], s.Switch.Lanes)
+			in.Iteration[j.Name] = float64(setup.Workloads[i].Frames(s.Switch.Lanes).PSNs())
 		}
 	}
 	for _, e := range obs.timeline.events {
@@ -374,15 +374,6 @@ func (in *inspection) quietPS(j placement.JobPlan, when results.Span) string {
 		return fmt.Sprintf("its PS on host %s completed nothing of what arrived", j.PS)
 	}
 	return ""
-}
-
-// message is of how many PSNs an iteration is, the last of which is padded; 0 of a stream, which has none.
-func message(w testbed.Workload, lanes int) float64 {
-	bytes := 0.0
-	for _, l := range layers(w) {
-		bytes += l.Bytes
-	}
-	return study.PSNs(bytes, lanes)
 }
 
 // received compares what each end of a job says of the same packets.

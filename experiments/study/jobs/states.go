@@ -183,14 +183,15 @@ func scatter(s placement.Schedule, setup testbed.Setup, inv *inventory.Inventory
 		if rate.Value == 0 || !slices.Contains(ph.Jobs, j.Name) {
 			continue
 		}
-		turn := 0.0
+		w := workloadOf(setup, j.Name)
+		frames, turn := w.Frames(setup.Settings.Lanes), 0.0
 		for _, n := range j.Tree {
 			if !n.Aggregate {
 				continue
 			}
 			if sw, ok := inv.Switch(n.Switch); ok && shared[n.Switch] {
 				slots := placement.Aggregators(sw, setup.Settings.Aggregators)
-				turn = max(turn, float64(slots)*float64(32*setup.Settings.Lanes)/rate.Value)
+				turn = max(turn, float64(slots)*8*frames.Mean()/rate.Value)
 			}
 			shared[n.Switch] = true
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/queue"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -189,7 +190,8 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 		j := &res.Jobs[i]
 		b.Placed.Plan.Jobs = append(b.Placed.Plan.Jobs, j.Plan)
 		b.Placed.Begun[j.Plan.Name] = origin + j.Issued
-		b.Placed.Iteration[j.Plan.Name] = study.PSNs(math.Round(plain[j.ID].Bytes), s.Switch.Lanes)
+		frames := collectives.Frames{Message: int64(math.Round(plain[j.ID].Bytes)), Payload: 4 * int64(s.Switch.Lanes)}
+		b.Placed.Iteration[j.Plan.Name] = float64(frames.PSNs())
 		still.Jobs = append(still.Jobs, study.Ran{Job: j.Plan.Name, Start: origin + j.Start, End: origin + j.End})
 		point.Findings = append(point.Findings, ahead.Wrong(&j.Plan)...)
 	}
