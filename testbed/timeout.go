@@ -8,6 +8,8 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/testbed/ina"
 )
 
 // Margin is the part of a first timeout that is for a busy host. No emulation slows it down.
@@ -17,13 +19,78 @@ const Margin = 20 * time.Millisecond
 // the time that the slowest link of the job takes for a backlog of so many bits, and a
 // margin for a busy host.
 func RTO(j *placement.JobPlan, topo *inventory.Topology, backlog float64) time.Duration {
-	slowest := math.Inf(1)
+	return 2*RoundTrip(j, topo) + time.Duration(backlog/slowest(j, topo)*float64(time.Second)) + Margin
+}
+
+// slowest is the rate of the slowest link of a job; +Inf where it has none.
+func slowest(j *placement.JobPlan, topo *inventory.Topology) float64 {
+	rate := math.Inf(1)
 	for _, path := range ways(j, topo) {
 		for _, l := range path {
-			slowest = min(slowest, float64(topo.Links[l].Rate))
+			rate = min(rate, float64(topo.Links[l].Rate))
 		}
 	}
-	return 2*RoundTrip(j, topo) + time.Duration(backlog/slowest*float64(time.Second)) + Margin
+	return rate
+}
+
+// Block is how long a sender with such a limit of rate takes for a block of packets of so many bytes. Packets leave at
+// random times of their block, a block late: the first, or one that follows a pause, up to two blocks after it was due. 0:
+// there is no limit.
+func Block(rate float64, frame int) time.Duration {
+	if rate <= 0 {
+		return 0
+	}
+	return seconds(ina.Block * 8 * float64(frame) / rate)
+}
+
+// Step is how long a job may be without a result where nothing is amiss and queues are empty: its packets are of so many
+// bytes, and so many jobs share its links. Who waits for a result waits longer. Of a ring, a result is a part of an
+// operation; see Operation.
+func Step(j *placement.JobPlan, w *Workload, topo *inventory.Topology, frame, jobs int) time.Duration {
+	if j.Local() {
+		return w.compute()
+	}
+	step := w.compute() + RoundTrip(j, topo)
+	if j.Collective == placement.Ring {
+		return step + seconds(8*collectives.MaxBlock*collectives.Duplex/ringRate(j, w, topo, jobs))
+	}
+	return step + 2*Block(w.Rate, frame)
+}
+
+// Operation is how long an iteration of a ring may take where nothing is amiss, and so many jobs share its links: what
+// stops it waits for the one that is under way, and for another in which all ranks hear of it. 0: the job is no ring.
+func Operation(j *placement.JobPlan, w *Workload, topo *inventory.Topology, jobs int) time.Duration {
+	if j.Collective != placement.Ring || j.Local() {
+		return 0
+	}
+	bytes := 0.0
+	for _, l := range w.Reduces() {
+		bytes += float64(l.Bytes)
+	}
+	n := float64(len(j.Workers))
+	return w.compute() + time.Duration(n)*RoundTrip(j, topo) + seconds(2*(n-1)/n*8*bytes*collectives.Duplex/ringRate(j, w, topo, jobs))
+}
+
+// ringRate is what a ring has of its slowest link at least where so many jobs share it, bit/s.
+func ringRate(j *placement.JobPlan, w *Workload, topo *inventory.Topology, jobs int) float64 {
+	rate := slowest(j, topo) / float64(max(jobs, 1))
+	if w.Rate > 0 {
+		rate = min(rate, w.Rate)
+	}
+	return rate
+}
+
+// compute is how long an iteration computes.
+func (w *Workload) compute() (d time.Duration) {
+	for _, l := range w.Layers {
+		d += l.Compute
+	}
+	return d
+}
+
+// seconds is a time that is at most what a Duration holds.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s*float64(time.Second), math.MaxInt64/16))
 }
 
 // Backlog is how many bits a job can queue in front of one link: a window of frames of

@@ -70,6 +70,46 @@ func TestBeat(t *testing.T) {
 	}
 }
 
+// TestStep: how long a job may go without a result follows from its cables of 1 ms and 8 Mbit/s, its rate, what it computes
+// and whom it shares links with.
+func TestStep(t *testing.T) {
+	const ms = time.Millisecond
+	inv := &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Aggregators: 8}}}
+	for i, name := range []string{"h1", "h2", "h3"} {
+		inv.Hosts = append(inv.Hosts, inventory.Host{Name: name, NICs: []inventory.NIC{{Device: "eth0", Switch: "tor1", Port: uint32(i + 1), Rate: 8e6, Delay: ms}}})
+	}
+	workers := []placement.Worker{{Host: "h1"}, {Host: "h2", Rank: 1}, {Host: "h3", Rank: 2}}
+	ring := placement.JobPlan{Collective: placement.Ring, Workers: workers}
+	ps := placement.JobPlan{Collective: placement.PS, PS: "h3", Workers: workers[:2]}
+	const duplex = 1514.0 / 1448 * (1 + 33.0/1514) // of a ring, for each byte
+	for _, tt := range []struct {
+		name            string
+		job             placement.JobPlan
+		work            Workload
+		jobs            int
+		step, operation float64 // ms
+	}{
+		{"a window", ps, Workload{}, 3, 4, 0},
+		{"two blocks of 16 packets of 1 ms", ps, Workload{Rate: 8e6}, 3, 4 + 32, 0},
+		{"and computing", ps, Workload{Rate: 8e6, Layers: []Layer{{Compute: 7 * ms}, {Compute: 2 * ms}}}, 3, 4 + 32 + 9, 0},
+		{"a ring of 4 MiB", ring, Workload{}, 1, 4 + 61.44*duplex, 3*4 + 4.0/3*4194.304*duplex},
+		{"of 3 MB at a quarter of the links", ring, Workload{Rate: 2e6, Message: 3e6}, 1, 4 + 4*61.44*duplex, 3*4 + 4.0/3*4*3000*duplex},
+		{"which two jobs share", ring, Workload{Rate: 6e6, Message: 3e6}, 2, 4 + 2*61.44*duplex, 3*4 + 4.0/3*2*3000*duplex},
+		{"on one host", placement.JobPlan{Collective: placement.Ring, Workers: []placement.Worker{{Host: "h1"}}}, Workload{}, 1, 0, 0},
+	} {
+		off := func(got time.Duration, want float64) bool {
+			return math.Abs(float64(got)/float64(ms)-want) > 1e-3*want+1e-3
+		}
+		tt.work.Job = tt.job
+		if got := Step(&tt.job, &tt.work, inv.Topology(), 1000, tt.jobs); off(got, tt.step) {
+			t.Errorf("%s: a step of %v, want %v ms", tt.name, got, tt.step)
+		}
+		if got := Operation(&tt.job, &tt.work, inv.Topology(), tt.jobs); off(got, tt.operation) {
+			t.Errorf("%s: an operation of %v, want %v ms", tt.name, got, tt.operation)
+		}
+	}
+}
+
 // TestClosest: hosts of one switch are nearest to each other, wherever others are.
 func TestClosest(t *testing.T) {
 	host := func(sw string, us int) inventory.Host {

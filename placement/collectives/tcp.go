@@ -31,8 +31,11 @@ const RingMessage = 4 << 20
 const (
 	blocksPerChunk     = 8
 	piece              = 960
-	minBlock, maxBlock = 4 * piece, 64 * piece
+	minBlock, maxBlock = 4 * piece, MaxBlock
 )
+
+// MaxBlock is the most bytes that a rank of a pipelined ring waits for at once.
+const MaxBlock = 64 * piece
 
 // RingHeader is the bytes that a rank of a pipelined ring sends before each chunk.
 const RingHeader = 24

@@ -57,6 +57,9 @@ type Config struct {
 	// it should be a few round trips with full queues.
 	RTO      time.Duration `json:"rto"`
 	Interval time.Duration `json:"interval"` // between samples; 0: 1 s
+	// Step is how long its job may be without a result where nothing is amiss; of a ring, how
+	// long an operation may take. Who ends waits longer for the others.
+	Step time.Duration `json:"step,omitempty"`
 	// Rest is the least time between two looks at the socket and the schedule: packets
 	// that are due within it go together. 0: each is handled at once.
 	Rest time.Duration `json:"rest,omitempty"`
@@ -178,7 +181,7 @@ type Command struct {
 	// Stop is for workers first, then the PS. Workers that were told where to pause end
 	// there: they finish what is outstanding up to there, report and exit. One that was
 	// not told sends nothing new, and ends where it is. One whose others have died, or
-	// have ended before, gives up after a second, or four RTO, without progress. Trainers and ranks end after the step or iteration
+	// have ended before, gives up after a second, four RTO or two Steps without progress. Trainers and ranks end after the step or iteration
 	// in which all have heard of it.
 	//
 	// Tree gives a job another tree, or with epoch 0 none. All ranks are told, and each

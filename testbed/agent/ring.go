@@ -49,14 +49,12 @@ func (r *ring) close() { r.ring.Close() }
 func (r *ring) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	patience := 10 * time.Second
+	long := max(2*r.cfg.Step, time.Duration(2*r.cfg.ringTime()*1e9))
 	if n := r.total.Iterations; n > 0 {
-		patience += time.Duration(4 * r.total.IterationSum / float64(n) * 1e9)
-	} else {
-		patience += time.Duration(2 * r.cfg.ringTime() * 1e9)
+		long = max(2*r.cfg.Step, time.Duration(4*r.total.IterationSum/float64(n)*1e9))
 	}
 	r.stopping()
-	r.ring.Patience(patience)
+	r.ring.Patience(10*time.Second + long)
 }
 
 // ringTime is how long an iteration of a ring takes at its rate, s; 0: it has none.

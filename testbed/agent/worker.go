@@ -82,7 +82,7 @@ func (k *worker) close()     { k.sock.Close() }
 
 // giveUp is how long a worker that was asked to stop waits without progress for the
 // others, which may have died.
-func (k *worker) giveUp() time.Duration { return max(time.Second, 4*k.cfg.RTO) }
+func (k *worker) giveUp() time.Duration { return max(time.Second, 4*k.cfg.RTO, 2*k.cfg.Step) }
 
 func (k *worker) run(ctx context.Context, c *control) error {
 	defer loop.Own()()

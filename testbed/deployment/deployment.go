@@ -380,6 +380,23 @@ func frameBytes(s testbed.Setup) int {
 	return (&placement.Conditions{Lanes: s.Settings.Lanes}).FrameBytes()
 }
 
+// step is how long a job may be without a result where nothing is amiss.
+func (d *deployment) step(j *runningJob) time.Duration {
+	return testbed.Step(&j.plan, &j.work, d.tb.Topology(), frameBytes(d.setup), d.rivals())
+}
+
+// operation is how long an operation of a ring may take; 0 of other jobs.
+func (d *deployment) operation(j placement.JobPlan, w testbed.Workload) time.Duration {
+	return testbed.Operation(&j, &w, d.tb.Topology(), d.rivals())
+}
+
+// rivals is how many jobs may share a link.
+func (d *deployment) rivals() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return max(len(d.setup.Plan.Jobs), len(d.order)+1)
+}
+
 // configs are the agents of one job, its PS first.
 func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uint16) ([]agentConfig, error) {
 	s := d.setup.Settings
@@ -390,6 +407,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
 		Offload: d.tb.opt.Offload, Beat: beat(&jp, &w, d.tb.Topology(), frameBytes(d.setup)),
 	}
+	base.Step = cmp.Or(d.operation(jp, w), testbed.Step(&jp, &w, d.tb.Topology(), frameBytes(d.setup), d.rivals()))
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"
 	}
@@ -473,8 +491,8 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 	j.turn.Lock()
 	defer j.turn.Unlock()
 	j.begun = true
-	limit := d.tb.opt.StartTimeout
-	limit = max(limit, 20*j.work.RTO)
+	// The first two packets are sent one at a time: each may take a step.
+	limit := max(d.tb.opt.StartTimeout, 20*j.work.RTO, 4*d.step(j))
 	ctx, release := d.whole(ctx)
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
@@ -533,7 +551,11 @@ func (d *deployment) Stop(ctx context.Context, job string) (err error) {
 	ctx, release := d.whole(ctx)
 	defer release()
 	// What is outstanding may be lost again: resent six times at the longest timeout, of 16 RTO.
-	limit := max(stopTimeout, 100*j.work.RTO)
+	// A ring may have two operations to do, and its agents wait as much longer as stopTimeout is.
+	limit := max(stopTimeout, 100*j.work.RTO, 4*d.step(j))
+	if op := d.operation(j.plan, j.work); op > 0 {
+		limit = max(limit, stopTimeout+4*op)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", human.Elapsed(limit)))
 	defer cancel()
 	j.turn.Lock()

@@ -186,7 +186,13 @@ func (in *inspection) patience(j placement.JobPlan, running []string, length flo
 	for _, l := range w.Layers {
 		compute += l.Compute.Seconds()
 	}
-	limit := max(study.StillLeast, study.StillPart*length, 2*compute, study.StillTrips*in.base.RTTs[j.Name])
+	trip, step := in.base.RTTs[j.Name], 0.0
+	if in.Inv != nil {
+		topo := in.Inv.Topology()
+		trip = max(trip, testbed.RoundTrip(&j, topo).Seconds()) // which few results do not tell
+		step = testbed.Step(&j, &w, topo, int(study.FrameBits(in.setup.Settings.Lanes))/8, len(in.setup.Plan.Jobs)).Seconds()
+	}
+	limit := max(study.StillLeast, study.StillPart*length, 2*compute, study.StillTrips*trip, step)
 	if in.damaged || w.Control == "aimd" { // packets are lost on purpose, and waiting for a resend doubles each time
 		limit = max(limit, 100*w.RTO.Seconds()) // six times at the longest timeout, of 16 RTO
 	}

@@ -182,6 +182,33 @@ func TestIntegrity(t *testing.T) {
 	}
 }
 
+// A job is without results for as long as its cables and its rate have it, whatever was calibrated.
+func TestPatienceForSteps(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		nic  inventory.NIC
+		rate float64
+		want float64 // s
+	}{
+		{"a fast one", inventory.NIC{Rate: 100e6, Delay: time.Millisecond}, 0, 0.6},
+		{"cables of 500 ms", inventory.NIC{Rate: 100e6, Delay: 500 * time.Millisecond}, 0, study.StillTrips * 2},
+		{"16 packets in 6.55 s, in two blocks of that", inventory.NIC{Rate: 100e6}, 20e3, 2 * 16 * 8192 / 20e3},
+	} {
+		in := seen(nil, nil)
+		in.Inv = &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Aggregators: 8}}}
+		for i, name := range []string{"h1", "h2", "h3"} {
+			n := c.nic
+			n.Device, n.Switch, n.Port = "eth0", "tor1", uint32(i+1)
+			in.Inv.Hosts = append(in.Inv.Hosts, inventory.Host{Name: name, NICs: []inventory.NIC{n}})
+		}
+		in.setup.Settings.Lanes, in.setup.Workloads[0].Rate = 240, c.rate
+		in.base = Baseline{}
+		if got := in.patience(in.setup.Plan.Jobs[0], []string{"A"}, 6); math.Abs(got-c.want) > 1e-3 {
+			t.Errorf("%s: %v s, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // A synchronous job waits for its turn as long as that takes, and for ever where it is given no memory.
 func TestPatienceForTurns(t *testing.T) {
 	in := seen(nil, nil)
