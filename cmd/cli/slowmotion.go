@@ -123,10 +123,15 @@ func fits(plan *experiments.SavedPlan) string {
 		return ""
 	}
 	m, ok := carry.Known(version())
+	p, err := pace.Of(m, plan) // its blocks are those of the plan, whatever the machine
+	if err == nil && s.Says("emulation.factor") {
+		if why := p.Sparse(s); why != "" {
+			return why
+		}
+	}
 	if !ok {
 		return unmeasured
 	}
-	p, err := pace.Of(m, plan)
 	switch {
 	case err != nil || p.Factor == 0:
 		return ""
@@ -146,9 +151,6 @@ func keepsUp(ctx context.Context, s *spec.Spec) string {
 	switch {
 	case s.On != "" && s.On != "netns", n == 0, n > mostChecked, !pace.Slowed(s), !s.Says("emulation.factor"), s.Unplanned() != nil:
 		return ""
-	}
-	if _, ok := carry.Known(version()); !ok {
-		return unmeasured
 	}
 	plan, err := experiments.NewPlan(ctx, s, version())
 	if err != nil {

@@ -18,7 +18,10 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/carry"
+	"github.com/inabench/inabench/testbed/ina"
 )
 
 // Pace is how fast an experiment goes on a machine that carries it. What is not slowed is in the lab's time.
@@ -27,6 +30,7 @@ type Pace struct {
 	Trip    float64 // seconds, not slowed: the longest round trip of a job's packets by the cables
 	Turn    float64 // seconds, not slowed: the longest time in which a window that a link or itself holds back comes round
 	Settled float64 // seconds, not slowed, after which all queues are as long as they stay; 0: not known
+	Block   float64 // seconds, not slowed: the longest in which a sender with a limit of rate sends a block of packets
 	PSNs    float64 // a second, not slowed, of the slowest job with a window; 0 without one
 	Rounds  float64 // all-reduces a second, not slowed, of the slowest ring; 0 without one
 }
@@ -36,6 +40,13 @@ type Pace struct {
 const (
 	settle = 6
 	turns  = 3
+)
+
+// A sender with a limit of rate sends its first packet up to so many blocks after it was due, and so many are the least
+// of a phase whose figures are those of the rate.
+const (
+	firstBlocks = 2
+	leastBlocks = 6
 )
 
 // What a phase has of each job at least, so that a figure is one of many.
@@ -108,6 +119,7 @@ func (p *Pace) slowest(s *spec.Spec, ph *placement.Prediction) {
 		} else {
 			frames := collectives.Frames{Message: int64(k.Message), Payload: 4 * int64(s.Switch.Lanes)}
 			least(&p.PSNs, j.Goodput/(8*frames.Mean()))
+			p.Block = max(p.Block, testbed.Block(float64(k.Rate), conditions.FrameBytes()).Seconds())
 			if j.Bottleneck != "rate limit" { // else its window is not full
 				p.Turn = max(p.Turn, float64(k.Window)*frame/j.WireRate)
 			}
@@ -116,12 +128,12 @@ func (p *Pace) slowest(s *spec.Spec, ph *placement.Prediction) {
 }
 
 // Needs are the least times on the wall clock, in milliseconds, of a warm-up and of what is measured in a phase: six
-// round trips and three turns at least; a phase then has as many, 1500 PSNs of each job and 20 all-reduces of each
-// ring.
+// round trips and three turns at least, and two blocks; a phase then has as many, 1500 PSNs of each job and 20 all-reduces
+// of each ring.
 func (p Pace) Needs() (warm, length float64) {
 	second := 1e3 * p.Factor // of the lab
 	rest := max(settle*p.Trip, turns*p.Turn) * second
-	warm, length = max(rest, p.Settled*second), rest
+	warm, length = max(rest, p.Settled*second, firstBlocks*p.Block*second), rest
 	if p.PSNs > 0 {
 		length = max(length, leastPSNs/p.PSNs*second)
 	}
@@ -151,6 +163,18 @@ const (
 	most    = 300000
 )
 
+// Sparse says why an experiment's times are too short for how few packets a job with a limit of rate sends at its factor;
+// empty: they are not.
+func (p Pace) Sparse(s *spec.Spec) string {
+	block := p.Block * s.Emulation.Factor
+	warm, long := firstBlocks*block, leastBlocks*block
+	if s.Measure.Warmup.Std().Seconds() >= warm && (s.Measure.Duration.Std().Seconds() >= long || slices.ContainsFunc(s.Jobs, func(j spec.Job) bool { return j.Duration > 0 })) {
+		return ""
+	}
+	return fmt.Sprintf("at emulation.factor = %g a job sends %d packets in %s, at random times of these, so that figures would not be judged: a smaller factor, a higher rate, or measure.warmup = %.0fs and measure.duration = %.0fs would do",
+		s.Emulation.Factor, ina.Block, human.Quantity(block, "s"), math.Ceil(warm), math.Ceil(long))
+}
+
 // Sets are the assignments of --set with which an experiment that leaves that open goes at a pace, or slower by some
 // times: a factor of the ladder 1, 2, 5, 10 and so on, and such times of [measure] as it does not say itself. Where it
 // says when jobs start or how long they run, all times are as it says.
@@ -163,7 +187,7 @@ func (p Pace) Sets(s *spec.Spec, slower float64) []string {
 		}
 	}
 	warm, length := p.Needs()
-	warm, length = min(warm, most), min(max(min(length, longest), trips*max(p.Trip, p.Turn)*1e3*p.Factor), most)
+	warm, length = min(warm, most), min(max(min(length, longest), max(trips*max(p.Trip, p.Turn), leastBlocks*p.Block)*1e3*p.Factor), most)
 	for _, t := range []struct {
 		key string
 		has time.Duration

@@ -53,10 +53,10 @@ func TestOf(t *testing.T) {
 		name, text string
 		want       Pace
 	}{
-		{"a limit of rate", job + `rate = "8.192Gbit/s"`, Pace{Factor: 500, PSNs: 1e6, Trip: 4 * (5e-6 + 8192/100e9)}},
+		{"a limit of rate", job + `rate = "8.192Gbit/s"`, Pace{Factor: 500, Block: 16e-6, PSNs: 1e6, Trip: 4 * (5e-6 + 8192/100e9)}},
 		// Two frames at a million a second, the second of which has 4 B of gradient, and then a round trip.
 		{"messages, padded", job + `rate = "8.192Gbit/s"
-message = "964B"`, Pace{Factor: 500, PSNs: 2 / (20.33e-6 + 1e-6), Trip: 20.33e-6}},
+message = "964B"`, Pace{Factor: 500, Block: 16e-6, PSNs: 2 / (20.33e-6 + 1e-6), Trip: 20.33e-6}},
 		{"a window", job + "window = 100", Pace{Factor: 500, PSNs: 100 / 20.33e-6, Trip: 20.33e-6, Turn: 20.33e-6}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,6 +78,7 @@ message = "964B"`, Pace{Factor: 500, PSNs: 2 / (20.33e-6 + 1e-6), Trip: 20.33e-6
 			near("trip", got.Trip, tt.want.Trip)
 			near("turn", got.Turn, tt.want.Turn)
 			near("factor", got.Factor, tt.want.Factor)
+			near("block", got.Block, tt.want.Block)
 		})
 	}
 }
@@ -87,13 +88,14 @@ func TestNeeds(t *testing.T) {
 		p            Pace
 		warm, length float64 // ms
 	}{
-		{Pace{Factor: 1000, Trip: 20e-6}, 120, 120},               // six round trips
-		{Pace{Factor: 10, Turn: 6}, 180e3, 180e3},                 // three turns
-		{Pace{Factor: 10, Settled: 1}, 10e3, 0},                   // queues
-		{Pace{Factor: 100, PSNs: 5000}, 0, 30e3},                  // 1500 PSNs
-		{Pace{Factor: 100, PSNs: 5000, Rounds: 50}, 0, 40e3},      // 20 all-reduces
-		{Pace{Factor: 100, Trip: 1, PSNs: 5000}, 600e3, 600e3},    // the longest of them
-		{Pace{Factor: 100, Settled: 0.01, Trip: 0.1}, 60e3, 60e3}, // the longest of them
+		{Pace{Factor: 1000, Trip: 20e-6}, 120, 120},                 // six round trips
+		{Pace{Factor: 10, Turn: 6}, 180e3, 180e3},                   // three turns
+		{Pace{Factor: 10, Settled: 1}, 10e3, 0},                     // queues
+		{Pace{Factor: 100, PSNs: 5000}, 0, 30e3},                    // 1500 PSNs
+		{Pace{Factor: 1000, Block: 5e-3, PSNs: 3200}, 10e3, 468750}, // two blocks, and 1500 PSNs
+		{Pace{Factor: 100, PSNs: 5000, Rounds: 50}, 0, 40e3},        // 20 all-reduces
+		{Pace{Factor: 100, Trip: 1, PSNs: 5000}, 600e3, 600e3},      // the longest of them
+		{Pace{Factor: 100, Settled: 0.01, Trip: 0.1}, 60e3, 60e3},   // the longest of them
 	} {
 		warm, length := tt.p.Needs()
 		if int(warm+.5) != int(tt.warm) || int(length+.5) != int(tt.length) {
@@ -139,6 +141,31 @@ func TestSets(t *testing.T) {
 				t.Error("it is open once more")
 			}
 		})
+	}
+}
+
+// TestSparse: an experiment that says a factor at which a job hardly sends is told so, and what would do.
+func TestSparse(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{job + `rate = "20Mbit/s"`, "sends 16 packets in 6.55 s, at random times of these, so that figures would not be judged: a smaller factor, a higher rate, or measure.warmup = 14s and measure.duration = 40s would do"},
+		{job + "rate = \"20Mbit/s\"\n[measure]\nwarmup = \"14s\"\nduration = \"40s\"", ""},
+		{job + "rate = \"20Mbit/s\"\n[measure]\nwarmup = \"14s\"", "measure.duration = 40s"},
+		{job + "rate = \"20Mbit/s\"\nduration = \"50s\"\n[measure]\nwarmup = \"14s\"", ""},
+		{job + `rate = "10Gbit/s"`, ""},
+		{job, ""},
+	} {
+		s := parse(t, tt.text, "emulation.factor=1000")
+		plan, err := experiments.NewPlan(t.Context(), s, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Of(carry.Machine{}, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Sparse(s); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.text, got, tt.want)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/ina"
 )
 
 // early says that a phase is measured, after a warm-up of so many seconds, long before what is predicted of it
@@ -49,6 +50,36 @@ func brief(length float64, p *placement.Prediction) string {
 		if length < fewTrips*trip {
 			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration, or jobs that send for longer where they say how long, would do",
 				human.Quantity(length, "s"), j.Name, human.Quantity(trip, "s"))
+		}
+	}
+	return ""
+}
+
+// fewBlocks is how many blocks of a sender with a limit of rate a phase has at least for its figures to be those of the
+// rate: at each end of the phase some two packets of 16 are in it by chance, 5 % of those of six blocks.
+const fewBlocks = 6
+
+// sparse says that a phase of so many seconds, after a warm-up of so many, has few packets of a job with a limit of rate:
+// they leave at random times of blocks, the first of which begins a block after its time; empty: it has many, or they were
+// followed, or are a model's, whose packets are evenly apart.
+func sparse(setup testbed.Setup, warmup, length float64, kind results.Kind, p *placement.Prediction) string {
+	if p.Replayed || kind != results.Measured {
+		return ""
+	}
+	for _, j := range p.Jobs {
+		i := slices.IndexFunc(setup.Plan.Jobs, func(k placement.JobPlan) bool { return k.Name == j.Name })
+		if i < 0 || setup.Plan.Jobs[i].Collective == placement.Ring {
+			continue
+		}
+		block := testbed.Block(setup.Workloads[i].Rate, int(study.FrameBits(setup.Settings.Lanes))/8).Seconds()
+		about := fmt.Sprintf("at its rate job %s sends %d packets in %s, at random times of these", j.Name, ina.Block, human.Quantity(block, "s"))
+		switch {
+		case warmup < 2*block:
+			return fmt.Sprintf("%s, and the warm-up is %s: a phase may begin before any; a measure.warmup of %s or more, a higher rate, or a smaller emulation.factor would do",
+				about, human.Quantity(warmup, "s"), human.Quantity(2*block, "s"))
+		case length < fewBlocks*block:
+			return fmt.Sprintf("%s, and the phase is %s: what is predicted is the mean of many; a measure.duration of %s or more, a higher rate, or a smaller emulation.factor would do",
+				about, human.Quantity(length, "s"), human.Quantity(fewBlocks*block, "s"))
 		}
 	}
 	return ""

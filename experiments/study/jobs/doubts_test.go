@@ -160,6 +160,37 @@ func TestEarly(t *testing.T) {
 	}
 }
 
+// TestSparse: packets of a job with a limit of rate leave at random times of blocks of 16, so that a phase needs some
+// blocks, and a warm-up that is as long as it may take until the first packet.
+func TestSparse(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		rate, warmup, length float64
+		ring, replayed       bool
+		kind                 results.Kind
+		says                 string // empty: nothing
+	}{
+		{"a packet every 0.4 s", 20e3, 1, 3, false, false, results.Measured, "warmup of 13.1 s"},
+		{"a long warm-up", 20e3, 14, 3, false, false, results.Measured, "duration of 39.3 s"},
+		{"and a long phase", 20e3, 14, 40, false, false, results.Measured, ""},
+		{"a packet every 8 ms", 1e6, 1, 3, false, false, results.Measured, ""},
+		{"no limit", 0, 0, 1, false, false, results.Measured, ""},
+		{"a model", 20e3, 1, 3, false, false, results.Simulated, ""},
+		{"followed", 20e3, 1, 3, false, true, results.Measured, ""},
+		{"a ring", 20e3, 1, 3, true, false, results.Measured, ""},
+	} {
+		setup := testbed.Setup{Settings: testbed.Settings{Lanes: 240}, Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A"}}}, Workloads: []testbed.Workload{{Rate: c.rate}}}
+		if c.ring {
+			setup.Plan.Jobs[0].Collective = placement.Ring
+		}
+		p := &placement.Prediction{Replayed: c.replayed, Jobs: []placement.JobPrediction{{Name: "A"}}}
+		got := sparse(setup, c.warmup, c.length, c.kind, p)
+		if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
+			t.Errorf("%s: %q, want something of %q", c.name, got, c.says)
+		}
+	}
+}
+
 // TestCoarse: a phase that was followed has ten readings, or fails by none of what they say.
 func TestCoarse(t *testing.T) {
 	for _, c := range []struct {
