@@ -1,4 +1,5 @@
-// Package experiments runs what a spec says: the loop over points and repeats, and the verdict.
+// Package experiments runs what a spec says: the loop over points and repeats, and the verdict. It has the experiments that
+// ship, which runs are told from others by.
 //
 // # Sweeps elsewhere
 //

@@ -162,12 +162,28 @@ func (p Published) reproduced(compared *Comparison, groups []Group, narrowed []s
 // narrow leaves a statement undecided that is about all values of a swept key of which the run has others than the experiment,
 // but of keys that are fixed by what it is about, or by labels of it.
 func (r *Reproduction) narrow(narrowed, fixed []string) {
+	if key := left(narrowed, fixed); key != "" && r.Word != ReproducedUndecided {
+		r.Word, r.Why = ReproducedUndecided, Some(key)
+	}
+}
+
+// left is the first of narrowed keys that is not among those, or labels of those, that are fixed.
+func left(narrowed, fixed []string) string {
 	for _, key := range narrowed {
-		of := func(f string) bool { k, _, _ := strings.Cut(f, "="); return k == key }
-		if r.Word != ReproducedUndecided && !slices.ContainsFunc(fixed, of) {
-			r.Word, r.Why = ReproducedUndecided, "the paper's is about all values of "+key+", and this run has some"
+		if !slices.ContainsFunc(fixed, func(f string) bool { k, _, _ := strings.Cut(f, "="); return k == key }) {
+			return key
 		}
 	}
+	return ""
+}
+
+// Left is the first swept key of which the run has other values than its experiment, where that matters to a statement
+// about all points with some labels; empty: none.
+func (rec *Record) Left(labels []string) string { return left(rec.Narrowed, labels) }
+
+// Some says why a statement about all values of a key is undecided by a run of some.
+func Some(key string) string {
+	return "the paper's is about all values of " + key + ", and this run has some"
 }
 
 // Judge holds effects, of which there is one at least, against a statement from lo to hi.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/claims"
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/results"
@@ -77,7 +78,7 @@ func reproduceAction(c *cli.Context) error {
 	}
 	judged := make([]judgedPaper, len(papers))
 	for i, p := range papers {
-		judged[i] = judgedPaper{Name: p.Name, Title: p.Title, Venue: p.Venue, Claims: p.Judge(func(experiment string) *results.Record { return shown[experiment] })}
+		judged[i] = judgedPaper{Name: p.Name, Title: p.Title, Venue: p.Venue, Claims: p.Judge(func(experiment string) *results.Record { return shown[experiment] }, experiments.Shipped)}
 	}
 	switch c.String("output") {
 	case "json":
@@ -97,7 +98,7 @@ type judgedPaper struct {
 }
 
 // newestRuns are the newest finished runs by their experiment's file: of several the newest that has all of the experiment's
-// points, else the newest that was not cut off, else the newest.
+// points, else the newest that was not cut off, else the newest of the experiment as it ships, else the newest.
 func newestRuns(root string) (map[string]*results.Record, error) {
 	all, err := results.List(root)
 	if err != nil {
@@ -109,42 +110,28 @@ func newestRuns(root string) (map[string]*results.Record, error) {
 			continue
 		}
 		name := filepath.Base(e.Record.Experiment.Path)
-		if old := out[name]; old == nil || extentOf(e.Record) > extentOf(old) {
+		if old := out[name]; old == nil || extentOf(e.Record, name) > extentOf(old, name) {
 			out[name] = e.Record
 		}
 	}
 	return out, nil
 }
 
-// extent is how much a run was of.
-type extent int
-
-const (
-	cut   extent = iota // less than it set out to measure: it was interrupted, or broke
-	small               // less than the experiment's file says
-	full
-)
-
-func extentOf(rec *results.Record) extent {
-	switch {
-	case len(rec.Points) < rec.Planned, slices.ContainsFunc(rec.Points, func(p results.Point) bool { return p.Error != "" }):
-		return cut
-	case len(rec.Overrides) > 0:
-		return small
-	}
-	return full
+func extentOf(rec *results.Record, experiment string) claims.Extent {
+	of, _ := claims.ExtentOf(rec, experiments.Shipped(experiment))
+	return of
 }
 
 // runMissing runs the experiments that show claims of the papers and have not been run, or not to the end.
 func runMissing(c *cli.Context, papers []*claims.Paper, shown map[string]*results.Record) error {
-	dir, least := c.String("experiments"), small
+	dir, least := c.String("experiments"), claims.Small
 	if c.Bool("full") {
-		least = full
+		least = claims.Whole
 	}
 	var missing []string
 	for _, p := range papers {
 		for _, name := range p.Experiments() {
-			if rec := shown[name]; !slices.Contains(missing, name) && (rec == nil || extentOf(rec) < least) {
+			if rec := shown[name]; !slices.Contains(missing, name) && (rec == nil || extentOf(rec, name) < least) {
 				missing = append(missing, name)
 			}
 		}
@@ -205,7 +192,7 @@ func detailsOf(j claims.Judged) (out []string) {
 	}
 	switch {
 	case j.Run != "":
-		line = append(line, "run "+j.Run+" of "+j.From)
+		line = append(line, "run "+j.Run+" of "+j.From+" on "+placesOf(j))
 	case j.From != "":
 		line = append(line, "inabench run experiments/"+j.From)
 	}
@@ -213,6 +200,16 @@ func detailsOf(j claims.Judged) (out []string) {
 		out = append(out, strings.Join(line, "; "))
 	}
 	return out
+}
+
+// placesOf is where a claim was run, and where in the paper.
+func placesOf(j claims.Judged) string {
+	if j.On == "" {
+		return ""
+	}
+	return j.On + inBrackets(map[string]string{
+		"simulation": "in the paper a simulation", "testbed": "in the paper a testbed", "analysis": "in the paper an analysis",
+	}[j.Testbed])
 }
 
 func inBrackets(s string) string {
@@ -233,9 +230,9 @@ func writeClaimsMarkdown(w io.Writer, papers []judgedPaper) error {
 			if j.Here != nil && j.Why != "" {
 				here += "; " + j.Why
 			}
-			rows = append(rows, []string{j.Where, j.Says, j.Paper, here, string(j.Word)})
+			rows = append(rows, []string{j.Where, j.Says, j.Paper, here, placesOf(j), string(j.Word)})
 		}
-		if err := report.WriteMarkdownTable(&b, []string{"where", "claim", "paper", "here", "reproduced?"}, rows); err != nil {
+		if err := report.WriteMarkdownTable(&b, []string{"where", "claim", "paper", "here", "run on", "reproduced?"}, rows); err != nil {
 			return err
 		}
 	}

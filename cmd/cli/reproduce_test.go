@@ -4,28 +4,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/resultstest"
 )
 
 // TestNewestRuns: claims are judged by the newest run of all points. A newer one that was small, was interrupted or broke takes
-// its place nowhere.
+// its place nowhere, nor has one of another setting.
 func TestNewestRuns(t *testing.T) {
-	point := results.Point{}
+	point, shipped := results.Point{}, experiments.Shipped("policies.toml")
 	of := func(change func(*results.Record)) *results.Record {
-		rec := &results.Record{Name: "policies", Driver: "sim", Experiment: results.File{Path: "experiments/policies.toml"}, Planned: 2, Points: []results.Point{point, point}}
+		rec := &results.Record{Name: "policies", Driver: "sim", Experiment: results.File{Path: "experiments/policies.toml", Text: shipped.Experiment.Text}, Planned: 2, Points: []results.Point{point, point}}
 		change(rec)
 		return rec
 	}
 	whole := func() *results.Record { return of(func(*results.Record) {}) }
 	quick := func() *results.Record {
 		return of(func(rec *results.Record) {
-			rec.Overrides, rec.Planned, rec.Points = []string{"trace.jobs=50"}, 1, []results.Point{point}
+			rec.Overrides, rec.Planned, rec.Points = []string{"trace.jobs=400"}, 1, []results.Point{point}
 		})
 	}
 	stopped := func() *results.Record { return of(func(rec *results.Record) { rec.Points = rec.Points[:1] }) }
 	broken := func() *results.Record {
 		return of(func(rec *results.Record) { rec.Points[1].Error = "host h1: unreachable" })
+	}
+	other := func() *results.Record {
+		return of(func(rec *results.Record) { rec.Overrides = []string{"trace.jobs=50"} })
 	}
 	for name, c := range map[string]struct {
 		runs []*results.Record // the oldest first
@@ -36,6 +40,8 @@ func TestNewestRuns(t *testing.T) {
 		"one that was interrupted after": {[]*results.Record{whole(), stopped()}, 0},
 		"one that broke after it":        {[]*results.Record{whole(), broken(), quick()}, 0},
 		"interrupted after a small one":  {[]*results.Record{quick(), stopped()}, 0},
+		"one of another setting after":   {[]*results.Record{stopped(), other()}, 0},
+		"one of another setting alone":   {[]*results.Record{other()}, 0},
 		"interrupted alone":              {[]*results.Record{broken(), stopped()}, 1},
 	} {
 		root := t.TempDir()

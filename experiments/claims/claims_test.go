@@ -1,6 +1,7 @@
 package claims_test
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,6 +92,82 @@ kind = "order"
 missing = "measure fairness"
 `
 
+// shipped is the experiment of the ledger.
+const shipped = `version = 1
+inventory = "rack.toml"
+catalogue = "models.toml"
+quick = ["trace.jobs=9", "sweep.0.values=[1]"]
+[trace]
+jobs = 90
+`
+
+func ships(name string) *results.Record {
+	if name != "e.toml" {
+		return nil
+	}
+	return &results.Record{Experiment: results.File{Text: shipped}}
+}
+
+// TestSettings: a claim is told by runs of the experiment as it ships, whole, and by no others.
+func TestSettings(t *testing.T) {
+	p, err := claims.Parse("p.toml", []byte(ledger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rack := results.File{Text: "a rack"}
+	of := func(string) *results.Record {
+		return &results.Record{Experiment: results.File{Text: shipped}, Inventory: rack, Files: map[string]string{"models.toml": "abc"}}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*results.Record)
+		want   results.Reproduced // of the figure, and of the expectation
+		expect results.Reproduced // of the latter, where it is another
+		why    string
+	}{
+		{name: "as it ships", want: results.ReproducedYes},
+		{name: "elsewhere, with a comment, and another title", change: func(r *results.Record) {
+			r.Experiment.Text, r.Files = "# mine\ntitle = 'A'\n"+shipped, map[string]string{"/tmp/models.toml": "abc"}
+		}, want: results.ReproducedYes},
+		{name: "more repeats", change: func(r *results.Record) { r.Overrides = []string{"measure.repeats=20"} }, want: results.ReproducedYes},
+		{name: "the small version", change: func(r *results.Record) { r.Overrides = []string{"trace.jobs=9"} }, want: results.ReproducedYes},
+		{name: "the small version, with fewer values", change: func(r *results.Record) {
+			r.Overrides, r.Narrowed = []string{"trace.jobs=9", "sweep.0.values=[1]"}, []string{"trace.load"}
+		}, want: results.ReproducedYes, expect: results.ReproducedUndecided, why: "all values of trace.load"},
+		{name: "a swept key is set", change: func(r *results.Record) {
+			r.Overrides, r.Narrowed = []string{"trace.load=2"}, []string{"trace.load"}
+		}, want: results.ReproducedYes, expect: results.ReproducedUndecided, why: "all values of trace.load"},
+		{name: "another setting", change: func(r *results.Record) { r.Overrides = []string{"trace.jobs=5"} }, want: claims.NotRun, why: "--set trace.jobs=5"},
+		{name: "another setting after the small version", change: func(r *results.Record) { r.Overrides = []string{"trace.jobs=9", "trace.jobs=5"} }, want: claims.NotRun, why: "--set trace.jobs=5"},
+		{name: "another tolerance", change: func(r *results.Record) { r.Overrides = []string{"expect.0.tolerance='50%'"} }, want: claims.NotRun, why: "--set expect.0.tolerance"},
+		{name: "another file of that name", change: func(r *results.Record) { r.Experiment.Text = "version = 1" }, want: claims.NotRun, why: "file is not the one that ships"},
+		{name: "another rack", change: func(r *results.Record) { r.Inventory.Text = "another" }, want: claims.NotRun, why: "inventory is not"},
+		{name: "other models", change: func(r *results.Record) { r.Files["models.toml"] = "def" }, want: claims.NotRun, why: "a file that the experiment names"},
+		{name: "cut off", change: func(r *results.Record) { r.Points = r.Points[:1] }, want: results.ReproducedUndecided, why: "cut off with 1 of 2 points"},
+		{name: "a point broke", change: func(r *results.Record) { r.Points[1].Error = "no host" }, want: results.ReproducedUndecided, why: "ended early: no host"},
+	} {
+		rec := of("")
+		rec.ID, rec.Driver, rec.Planned, rec.Points = "01", "sim", 2, make([]results.Point, 2)
+		rec.Reproduced = []results.Reproduction{{Figure: "Figure 1", Metric: "avg_jct", Word: results.ReproducedYes}}
+		rec.Expect = []results.Expect{{Name: "goodput"}}
+		rec.Checks = []results.Check{{Expect: "goodput", Outcome: results.Pass}}
+		if c.change != nil {
+			c.change(rec)
+		}
+		got := p.Judge(func(string) *results.Record { return rec }, of)
+		want := []results.Reproduced{c.want, cmp.Or(c.expect, c.want)}
+		for i, w := range want {
+			if j := got[i]; j.Word != w || w != results.ReproducedYes && !strings.Contains(j.Why, c.why) {
+				t.Errorf("%s, %s: %q %q, want %q %q", c.name, j.ID, j.Word, j.Why, w, c.why)
+			}
+		}
+	}
+	got := p.Judge(func(string) *results.Record { return &results.Record{ID: "01"} }, ships)
+	if j := got[0]; j.Word != claims.NotRun || j.Run != "" || !strings.Contains(j.Why, "run 01 is of another setting") {
+		t.Errorf("%+v", j)
+	}
+}
+
 // TestJudge: a claim comes to the worst of the rows that are about it, and to what is said where there are none.
 func TestJudge(t *testing.T) {
 	p, err := claims.Parse("p.toml", []byte(ledger))
@@ -120,7 +197,10 @@ func TestJudge(t *testing.T) {
 			Checks:     []results.Check{{Expect: "goodput", Outcome: results.Inconclusive}, {Expect: "goodput", Outcome: results.Pass}},
 		}, []results.Reproduced{results.ReproducedUndecided, results.ReproducedUndecided, claims.NotHeld}},
 	} {
-		got := p.Judge(func(string) *results.Record { return tt.rec })
+		if tt.rec != nil {
+			tt.rec.Experiment.Text = shipped
+		}
+		got := p.Judge(func(string) *results.Record { return tt.rec }, ships)
 		var words []results.Reproduced
 		for _, j := range got {
 			words = append(words, j.Word)

@@ -30,20 +30,25 @@ type Judged struct {
 	Why   string             `json:"why,omitempty"`
 	Run   string             `json:"run,omitempty"` // where
 	From  string             `json:"experiment,omitempty"`
+	// On is the driver of the run: "sim", "netns" or "lab"; Testbed is what the paper has it from, "simulation", "testbed" or
+	// "analysis".
+	On      string `json:"on,omitempty"`
+	Testbed string `json:"testbed,omitempty"`
 }
 
-// Judge says of every claim of a paper what became of it, by the newest record of each experiment; nil: there is none.
-func (p *Paper) Judge(newest func(experiment string) *results.Record) []Judged {
+// Judge says of every claim of a paper what became of it, by the newest record of each experiment, and by what an experiment
+// is as it ships; nil: there is none.
+func (p *Paper) Judge(newest, shipped func(experiment string) *results.Record) []Judged {
 	out := make([]Judged, len(p.Claims))
 	for i := range p.Claims {
 		c := &p.Claims[i]
-		out[i] = c.judge(newest)
+		out[i] = c.judge(newest, shipped)
 	}
 	return out
 }
 
-func (c *Claim) judge(newest func(string) *results.Record) Judged {
-	j := Judged{ID: c.ID, Where: c.Where, Says: c.Says, Paper: c.Printed()}
+func (c *Claim) judge(newest, shipped func(string) *results.Record) Judged {
+	j := Judged{ID: c.ID, Where: c.Where, Says: c.Says, Paper: c.Printed(), Testbed: c.Testbed}
 	switch {
 	case c.Shown != nil:
 	case c.Needs != "":
@@ -59,7 +64,12 @@ func (c *Claim) judge(newest func(string) *results.Record) Judged {
 		j.Word = NotRun
 		return j
 	}
-	j.Run = rec.ID
+	extent, why := ExtentOf(rec, shipped(j.From))
+	if extent == Foreign {
+		j.Word, j.Why = NotRun, "run "+rec.ID+" is of another setting: "+why
+		return j
+	}
+	j.Run, j.On = rec.ID, rec.Driver
 	if !c.Shown.holds() {
 		j.Word, j.Why = NotHeld, "the report of "+j.From+" has it"
 		return j
@@ -72,8 +82,18 @@ func (c *Claim) judge(newest func(string) *results.Record) Judged {
 			j.take(cmp.Or(words[k.Outcome], NotRun), "", k.Why)
 		}
 	}
-	if j.Word == "" {
+	for i := range rec.Expect {
+		if e := &rec.Expect[i]; c.Shown.Expect != "" && e.Name == c.Shown.Expect && j.Word != "" {
+			if key := rec.Left(e.Points); key != "" {
+				j.take(results.ReproducedUndecided, "", results.Some(key))
+			}
+		}
+	}
+	switch {
+	case j.Word == "":
 		j.Word, j.Why = NotRun, "the run has no such points"
+	case extent == Cut:
+		j.take(results.ReproducedUndecided, "", why)
 	}
 	return j
 }
