@@ -48,7 +48,10 @@ const maxMore = 1000
 // mean or maximum also where other figures are not known: see aggregate.
 //
 // An expectation against other points of the run has their figures in place of
-// predictions; half their intervals add to that of the error, in full, and where either has none the error has none.
+// predictions; half their intervals add to that of the error, in full, and where either has none the error has none. Where
+// both have the same repeats, two or more, these are pairs, as in Record.Compare, and the interval is that of what they differ
+// by, so that what all points of a repeat share cancels out: of the ratios, on logarithms, where the tolerance is relative, or
+// a bound has none, and all figures are positive; else of the differences. It reaches to the error, which is that of the means.
 //
 // An expectation with a reason to Skip it is skipped, which is shown and decides
 // nothing; a run of which every gated expectation is skipped is inconclusive.
@@ -377,6 +380,8 @@ func (p Point) UnsoundIn(phase int) string {
 // subject is what a phase of a cell has of one thing that an expectation is about.
 type subject struct {
 	observed  []Figure // of sound repeats
+	repeats   []int    // of which repeat each of observed is
+	others    []int    // and each of predicted, where that was observed
 	heard     []Figure // those of observed in whose repeats something was predicted of it, too
 	silent    int      // how many of observed are of repeats in which the predictor said nothing of the metric
 	unsound   []Figure // observed in repeats that are not judged
@@ -440,7 +445,7 @@ func (c *Setting) evidence(e Expect, ref *Setting, phase int, surely bool) *evid
 			}
 			v.caught = max(v.caught, ph.caughtUp())
 		}
-		v.add(e, ph, why == "")
+		v.add(e, ph, p.Repeat, why == "")
 	}
 	figured := len(v.order)
 	for _, p := range c.All {
@@ -462,7 +467,7 @@ func (c *Setting) evidence(e Expect, ref *Setting, phase int, surely bool) *evid
 }
 
 // add adds the figures of one repeat of the phase, which is sound or not.
-func (v *evidence) add(e Expect, ph *Phase, sound bool) {
+func (v *evidence) add(e Expect, ph *Phase, repeat int, sound bool) {
 	measured, predicted := map[string]bool{}, map[string]bool{}
 	wanted := func(f *Figure) bool {
 		return f.Metric == e.Metric && (f.Kind != Predicted || f.Predictor == e.Predictor)
@@ -492,7 +497,7 @@ func (v *evidence) add(e Expect, ph *Phase, sound bool) {
 		case !sound:
 			s.unsound = append(s.unsound, *f)
 		default:
-			s.observed = append(s.observed, *f)
+			s.observed, s.repeats = append(s.observed, *f), append(s.repeats, repeat)
 			switch {
 			case predicted[f.Of]:
 				s.heard = append(s.heard, *f)
@@ -525,7 +530,7 @@ func (v *evidence) against(e Expect, ref *Setting, phase int, surely bool) {
 			switch {
 			case s == nil:
 			case why == "":
-				s.predicted = append(s.predicted, f)
+				s.predicted, s.others = append(s.predicted, f), append(s.others, p.Repeat)
 			default: // what was measured of it is no reference
 				s.unfit = cmp.Or(s.unfit, e.Against+": "+why)
 			}
@@ -601,7 +606,7 @@ func (c *held) weigh(e Expect, v *evidence, s *subject) {
 		if len(s.heard) > 0 { // other repeats are none of what was predicted
 			seen = s.heard
 		}
-		c.hold(e, seen, s.predicted, v.largest)
+		c.hold(e, seen, s.predicted, s.pairs(), v.largest)
 		if len(s.predicted) == 0 && s.unfit != "" {
 			c.Why, c.Code = s.unfit, CodeLimited
 		}
@@ -617,16 +622,57 @@ func (c *held) weigh(e Expect, v *evidence, s *subject) {
 		}
 	case v.dropped > 0: // it is shown, and not judged
 		if len(s.unsound) > 0 {
-			c.hold(e, s.unsound, s.predicted, v.largest)
+			c.hold(e, s.unsound, s.predicted, nil, v.largest)
 		} else if len(s.predicted) > 0 {
 			c.foretold(s.predicted[0])
 		}
 		c.inconclusive(v.reason)
 		c.ok, c.More, c.Code = false, 0, v.code
 	default:
-		c.hold(e, nil, s.predicted, v.largest)
+		c.hold(e, nil, s.predicted, nil, v.largest)
 		c.Why = cmp.Or(s.missing, c.Why)
 	}
+}
+
+// pairs are what is observed and what was where it is held against, repeat by repeat; nil where the repeats are not the same
+// two or more.
+func (s *subject) pairs() (out [][2]Figure) {
+	if len(s.repeats) < 2 || len(s.repeats) != len(s.others) {
+		return nil
+	}
+	for i, r := range s.repeats {
+		k := slices.Index(s.others, r)
+		if k < 0 || slices.Index(s.repeats, r) != i || s.observed[i].Kind != s.predicted[k].Kind || s.observed[i].Kind != s.observed[0].Kind {
+			return nil
+		}
+		out = append(out, [2]Figure{s.observed[i], s.predicted[k]})
+	}
+	return out
+}
+
+// apart is by how much the first of pairs are more than the second, whose mean is given, with the interval of that. See Judge.
+func (e Expect) apart(pairs [][2]Figure, mean float64) Figure {
+	ratios := (e.Relative || e.Tolerance == 0 && e.BoundText() != "within") &&
+		!slices.ContainsFunc(pairs, func(p [2]Figure) bool { return !(p[0].Value > 0 && p[1].Value > 0) })
+	var each []Figure
+	for _, p := range pairs {
+		d := p[0]
+		a, b := p[0].Value, p[1].Value
+		half, other := (p[0].Hi-p[0].Lo)/2, (p[1].Hi-p[1].Lo)/2
+		if d.Value = a - b; ratios {
+			d.Value, half, other = math.Log(a/b), half/a, other/b
+		}
+		if d.N = min(p[0].N, p[1].N); p[0].single() || p[1].single() {
+			d.N, half, other = 1, 0, 0 // that of one of the two is not known
+		}
+		d.Lo, d.Hi = d.Value-half-other, d.Value+half+other
+		each = append(each, d)
+	}
+	d := Combine(each)
+	if ratios {
+		d.Lo, d.Hi = mean*math.Expm1(d.Lo), mean*math.Expm1(d.Hi)
+	}
+	return d
 }
 
 // lacks leaves a check open that passes by some repeats, where others have nothing to say.
@@ -640,8 +686,8 @@ func (c *held) lacks(why string) {
 // foretold fills in what was predicted of what nobody has measured.
 func (c *held) foretold(p Figure) { c.Predicted, c.Bottleneck, c.Unit = p.Value, p.Bottleneck, p.Unit }
 
-// hold compares the combined observation with the prediction.
-func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
+// hold compares the combined observation with the prediction, pair by pair where there are pairs.
+func (c *held) hold(e Expect, observed, predicted []Figure, pairs [][2]Figure, largest float64) {
 	if len(observed) == 0 {
 		why := "not measured"
 		if len(predicted) > 0 {
@@ -668,6 +714,9 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		ref := Combine(predicted)
 		c.Predicted = ref.Value
 		switch {
+		case pairs != nil:
+			d := e.apart(pairs, ref.Value)
+			m.Lo, m.Hi = min(m.Value, ref.Value+d.Lo), max(m.Value, ref.Value+d.Hi)
 		case m.single():
 		case ref.single(): // by how much they may differ is not known
 			m.Lo, m.Hi, m.N = m.Value, m.Value, 1

@@ -203,6 +203,111 @@ func TestAgainstWithoutInterval(t *testing.T) {
 	}
 }
 
+// TestAgainstPairs: repeats that two points share are pairs, of which the draw cancels out; of those that they do not share
+// nothing does.
+func TestAgainstPairs(t *testing.T) {
+	draws := []float64{1, 9, 2, 30, 4, 0.5, 16, 3, 7, 12} // what repeats have in common
+	times := func(factors ...float64) (out []float64) {
+		for i, d := range draws[:len(factors)] {
+			out = append(out, d*factors[i])
+		}
+		return out
+	}
+	old := times(100, 100, 100, 100, 100, 100, 100, 100, 100, 100)
+	sixth := times(105, 107, 106, 104, 108, 106, 105, 107, 106, 106)
+	plus := func(by ...float64) (out []float64) {
+		for i := range by {
+			out = append(out, old[i]+by[i])
+		}
+		return out
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	atLeast := results.Expect{Bound: "at-least"}
+	within := func(tolerance float64, relative bool) results.Expect {
+		return results.Expect{Tolerance: tolerance, Relative: relative}
+	}
+	for _, tt := range []struct {
+		name  string
+		e     results.Expect
+		old   []float64
+		new   []float64
+		shift int // of the repeats' numbers of the latter
+		want  results.Outcome
+	}{
+		{"at least as much in each pair", atLeast, old, sixth, 0, results.Pass},
+		{"less in each pair", atLeast, sixth, old, 0, results.Fail},
+		{"at least as much, as a part", results.Expect{Bound: "at-least", Relative: true}, old, sixth, 0, results.Pass},
+		{"other repeats are no pairs", atLeast, old, sixth, 20, results.Inconclusive},
+		{"some are others", atLeast, old, sixth, 1, results.Inconclusive},
+		{"fewer repeats", atLeast, old, sixth[:9], 0, results.Inconclusive},
+		{"6 %, of 8", within(.08, true), old, sixth, 0, results.Pass},
+		{"6 %, of 4", within(.04, true), old, sixth, 0, results.Fail},
+		{"more by 5 to 7", within(8, false), old, plus(5, 7, 6, 5, 7, 6, 6, 5, 7, 6), 0, results.Pass},
+		{"more by 5 to 7, of 4", within(4, false), old, plus(5, 7, 6, 5, 7, 6, 6, 5, 7, 6), 0, results.Fail},
+		{"more by 5 to 7, and at least as much", atLeast, old, plus(5, 7, 6, 5, 7, 6, 6, 5, 7, 6), 0, results.Pass},
+		{"zeros have no ratios", atLeast, []float64{0, 0, 0, 0}, []float64{1, 1.1, .9, 1}, 0, results.Pass},
+		{"pairs of both kinds", atLeast, old, times(110, 90, 120, 85, 105, 95, 130, 80, 100, 101), 0, results.Inconclusive},
+		{"the largest draw is less, and the others more", atLeast, old, times(106, 106, 106, 60, 106, 106, 106, 106, 106, 106), 0, results.Inconclusive},
+		{"one pair of a simulation is exact", atLeast, old[:1], sixth[:1], 0, results.Pass},
+	} {
+		var points []results.Point
+		for index, values := range [][]float64{tt.old, tt.new} {
+			for i, v := range values {
+				p := results.Point{Index: index, Repeat: i + index*tt.shift, Labels: []string{"policy=" + []string{"old", "new"}[index]}}
+				p.Phases = []results.Phase{{Figures: []results.Figure{{Metric: "avg_jct", Of: results.Cluster, Kind: results.Simulated, Value: v, Lo: v, Hi: v, N: 1, Unit: "s"}}}}
+				points = append(points, p)
+			}
+		}
+		rng.Shuffle(len(points), func(i, k int) { points[i], points[k] = points[k], points[i] })
+		e := tt.e
+		e.Name, e.Metric, e.Predictor, e.Against, e.Statistic, e.Gate = "e", "avg_jct", "policy=old", "policy=old", "each", true
+		checks, got, _ := results.Judge([]results.Expect{e}, points)
+		if got != tt.want || len(checks) != 1 {
+			t.Errorf("%s: %s, want %s: %+v", tt.name, got, tt.want, checks)
+			continue
+		}
+		// The error stays that of what is shown.
+		unit := 1.0
+		if e.Relative {
+			unit = checks[0].Predicted
+		}
+		if c := checks[0]; math.Abs(c.Error-(c.Measured-c.Predicted)/unit) > 1e-9*math.Abs(c.Measured) {
+			t.Errorf("%s: %g of %g and %g", tt.name, c.Error, c.Measured, c.Predicted)
+		}
+	}
+}
+
+// TestAgainstPairsCovers: of measured pairs that are the same on average few are said to differ, however much draws do.
+func TestAgainstPairsCovers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	for _, relative := range []bool{false, true} {
+		wrong, n := 0, 2000
+		for range n {
+			var points []results.Point
+			for repeat := range 5 {
+				draw := math.Exp(rng.NormFloat64())
+				for index, policy := range []string{"old", "new"} {
+					noise := 1 + .02*rng.NormFloat64()
+					v := 100 * draw * noise
+					if !relative {
+						v = 100*draw + noise
+					}
+					p := results.Point{Index: index, Repeat: repeat, Labels: []string{"policy=" + policy}}
+					p.Phases = []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig("goodput", "A", v, 0, "bit/s")}}}
+					points = append(points, p)
+				}
+			}
+			e := results.Expect{Name: "e", Metric: "goodput", Predictor: "policy=old", Against: "policy=old", Statistic: "each", Tolerance: 1e-9, Relative: relative, Gate: true}
+			if _, got, _ := results.Judge([]results.Expect{e}, points); got == results.Fail {
+				wrong++
+			}
+		}
+		if part := float64(wrong) / float64(n); part > .065 || part < .02 { // it is .05, or less where the error is outside
+			t.Errorf("relative %t: %.3f of all are said to differ", relative, part)
+		}
+	}
+}
+
 // An expectation about some points holds the others to nothing.
 func TestSomePoints(t *testing.T) {
 	var points []results.Point
