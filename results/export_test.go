@@ -25,7 +25,7 @@ func (rec *Record) Contradiction() error { return rec.contradiction() }
 func (r *Reproduction) Judge(lo, hi float64, bound string, all []Effect) { r.judge(lo, hi, bound, all) }
 
 // Reserve is what Create and Save do for the record.
-func (d *Dir) Reserve(n int64) { d.reserve(n) }
+func (d *Dir) Reserve(n int64) error { return d.reserve(n) }
 
 // Kill closes what a process that is killed would have open.
 func (d *Dir) Kill() { d.file.Close() }

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/sha256"
@@ -70,6 +71,7 @@ type Dir struct {
 	Path string
 
 	reserved atomic.Int64 // bytes
+	lacked   atomic.Int64 // bytes of files that there was no room for
 	room     sync.Mutex
 	kept     *os.File // that holds them; under room
 
@@ -98,7 +100,8 @@ const sharedMode = 0o775
 // Create makes the directory of a new run, writes its inputs and a first record,
 // and points root/latest at it. It fills in the record's schema, ID and start if
 // they are empty. Until Save is called with another outcome the record on disk says
-// that the run was cut off, so that a crash leaves a record that can be opened.
+// that the run was cut off, so that a crash leaves a record that can be opened. A disk that has
+// no room for what a run comes to begins none: see Full.
 func Create(root string, rec *Record) (*Dir, error) {
 	rec.Schema = Schema
 	if rec.Started.IsZero() {
@@ -124,6 +127,9 @@ func Create(root string, rec *Record) (*Dir, error) {
 	d.file = file
 	if err := d.begin(rec); err != nil {
 		d.Close()
+		if Full(err) { // nothing was measured
+			err = errors.Join(err, os.RemoveAll(path))
+		}
 		return nil, err
 	}
 	d.pointLatest(root)
@@ -145,7 +151,9 @@ func (d *Dir) begin(rec *Record) error {
 	if err := d.Save(&first); err != nil {
 		return err
 	}
-	d.reserve(leastReserve / 2)
+	if err := d.reserve(leastReserve / 2); Full(err) {
+		return fmt.Errorf("no room for what a run comes to: %d KB are wanted at %s: %w", smallReserve>>10, d.Path, err)
+	}
 	return nil
 }
 
@@ -255,8 +263,11 @@ func (d *Dir) Shortened() string {
 	if !cut {
 		return ""
 	}
-	return fmt.Sprintf("the disk was full: %s ends at %s; figures are drawn from all samples", SamplesFile, human.Quantity(at, "s"))
+	return fmt.Sprintf("%s at %s; figures are drawn from all samples", shortened, human.Quantity(at, "s"))
 }
+
+// shortened is how Shortened begins.
+const shortened = "the disk was full: " + SamplesFile + " ends"
 
 // write writes what is pending. Where there is no room for all of it, whole lines stay.
 func (d *Dir) write() error {
@@ -313,40 +324,50 @@ func (d *Dir) Close() error {
 }
 
 // reserveFile holds the room on the disk that a run's record is going to need, so that samples that
-// fill the disk leave it. leastReserve is how large it is at first.
+// fill the disk leave it. leastReserve is how large it is at first, where the disk is not smaller; smallReserve is what a
+// run does not begin without.
 const (
 	reserveFile  = ".reserved"
 	leastReserve = 1 << 20
+	smallReserve = 64 << 10
 )
 
 // reserve holds room for a record of n bytes, twice, since the old one stays until the new one is
-// there. That there is none is no error before the record needs it.
-func (d *Dir) reserve(n int64) {
+// there; less of it on a small disk, but for the error not less than smallReserve. That more of it cannot be had later is for
+// Finish, which makes room.
+func (d *Dir) reserve(n int64) error {
 	if n *= 2; n <= d.reserved.Load() {
-		return
+		return nil
 	}
 	d.room.Lock()
 	defer d.room.Unlock()
 	if d.kept == nil {
 		f, err := os.OpenFile(filepath.Join(d.Path, reserveFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY|syscall.O_NOFOLLOW, 0o600)
 		if err != nil {
-			return
+			return err
 		}
 		d.kept = f
 	}
 	f, err := d.kept, error(nil)
-	for ; n >= 64<<10; n /= 2 { // a small disk has room for less
-		for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-			err = syscall.Fallocate(int(f.Fd()), 0, 0, n)
-		}
-		if errors.Is(err, syscall.EOPNOTSUPP) {
+	for ; n >= smallReserve && n > d.reserved.Load(); n /= 2 {
+		if err = allocate(f, 0, n); errors.Is(err, syscall.EOPNOTSUPP) {
 			_, err = f.WriteAt(make([]byte, n), 0)
 		}
 		if err == nil {
 			d.reserved.Store(n)
-			return
+			return nil
 		}
 	}
+	return err
+}
+
+// allocate has the disk keep room for the first n bytes of a file.
+func allocate(f *os.File, mode uint32, n int64) error {
+	err := error(syscall.EINTR)
+	for errors.Is(err, syscall.EINTR) {
+		err = syscall.Fallocate(int(f.Fd()), mode, 0, n)
+	}
+	return err
 }
 
 // release gives the room back that was reserved; false if there was none.
@@ -366,19 +387,28 @@ func (d *Dir) release() bool {
 // infinities) are written as 0 with N 0, and a warning in rec says so, since losing
 // the record for one of them would lose everything that was measured.
 func (d *Dir) Save(rec *Record) error {
+	data, err := d.encoded(rec)
+	if err != nil {
+		return err
+	}
+	err = d.WriteFile(RecordFile, data)
+	if d.reserved.Load() > 0 { // it goes on: the last one will be larger
+		_ = d.reserve(int64(len(data))) // what there is of it stays
+	}
+	return err
+}
+
+// encoded is what is in run.json, which somebody can read.
+func (d *Dir) encoded(rec *Record) ([]byte, error) {
 	rec.scrub()
 	data, err := rec.encode()
 	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
+		return nil, fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
 	}
-	if err := oversize(data); err != nil || len(data) >= MaxRecord { // the old one stays, which somebody can read
-		return fmt.Errorf("write %s: %d MB: %w", filepath.Join(d.Path, RecordFile), len(data)>>20, cmp.Or(err, bounded.ErrTooLarge))
+	if err := oversize(data); err != nil || len(data) >= MaxRecord { // the old one stays
+		return nil, fmt.Errorf("write %s: %d MB: %w", filepath.Join(d.Path, RecordFile), len(data)>>20, cmp.Or(err, bounded.ErrTooLarge))
 	}
-	err = d.WriteFile(RecordFile, append(data, '\n'))
-	if d.reserved.Load() > 0 { // it goes on: the last one will be larger
-		d.reserve(int64(len(data)))
-	}
-	return err
+	return append(data, '\n'), nil
 }
 
 // encode is the record as indented JSON. Its points, of which there may be thousands, are encoded
@@ -480,6 +510,10 @@ func afterString(data []byte, i int) int {
 // Finish saves the record of a run that has ended, and has its reports written, side by side: of thousands of points
 // either takes seconds. report writes what people read from what the directory holds; it is called again where the disk
 // had no room.
+//
+// On a full disk the record comes first: it has the room that was reserved, then that of samples, which are cut from their
+// end. Reports have what is left, and the room of samples where that is enough for them; else they are left out. Warnings
+// of the record say so, and it is no error.
 func (d *Dir) Finish(rec *Record, report func(*Dir, *Record) error) error {
 	rec.scrub() // which Save does too, and then there is nothing left to change
 	saved := make(chan error, 1)
@@ -492,10 +526,122 @@ func (d *Dir) Finish(rec *Record, report func(*Dir, *Record) error) error {
 	}()
 	reported := report(d, rec)
 	err := <-saved
+	if Full(err) {
+		err = d.squeeze(rec)
+		reported = syscall.ENOSPC // they made room
+	}
 	if Full(reported) { // there is the room that was kept for the record
+		d.lacked.Store(0)
 		reported = report(d, rec)
 	}
+	if Full(reported) && d.cutFor(d.lacked.Load()) {
+		d.remark(rec)
+		_ = d.put(rec) // without the remark it is saved already
+		reported = report(d, rec)
+	}
+	if Full(reported) && err == nil {
+		rec.Warnings = append(rec.Warnings, fmt.Sprintf("the disk was full: there is no %s; inabench report %s -o FILE.html writes it elsewhere", ReportFile, rec.ID))
+		_ = d.put(rec)
+		reported = nil
+	}
 	return errors.Join(err, reported)
+}
+
+// squeeze saves a record that there is no room for beside all else: in the place of reports, which can be made of it, then of
+// samples, and at last of the record that is there.
+func (d *Dir) squeeze(rec *Record) error {
+	for _, name := range []string{ReportFile, JUnitFile} {
+		_ = os.Remove(filepath.Join(d.Path, name))
+	}
+	err := d.Save(rec)
+	for Full(err) && d.cutSamples(d.lacked.Swap(0)) {
+		d.remark(rec)
+		err = d.Save(rec)
+	}
+	if Full(err) {
+		err = d.put(rec)
+	}
+	return err
+}
+
+// put is Save, and where there is no room for a second record beside the first one it is written over that, once the disk has
+// promised the room for it.
+func (d *Dir) put(rec *Record) error {
+	err := d.Save(rec)
+	if !Full(err) {
+		return err
+	}
+	data, err := d.encoded(rec)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(d.Path, RecordFile)
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	const keepSize = 1 // FALLOC_FL_KEEP_SIZE: nobody reads zeros
+	if err = allocate(f, keepSize, int64(len(data))); err == nil {
+		_, err = f.WriteAt(data, 0)
+	}
+	if err == nil {
+		err = cmp.Or(f.Truncate(int64(len(data))), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, pathless(err))
+	}
+	return nil
+}
+
+// cutFor cuts samples where that makes room for n more bytes, and says whether it did.
+func (d *Dir) cutFor(n int64) bool {
+	var disk syscall.Statfs_t
+	st, err := os.Stat(filepath.Join(d.Path, SamplesFile))
+	if err != nil || syscall.Statfs(d.Path, &disk) != nil || int64(disk.Bavail)*disk.Bsize+st.Size() < n+leastCut {
+		return false
+	}
+	return d.cutSamples(n)
+}
+
+// leastCut is by how much more than is needed samples are cut: files take whole blocks.
+const leastCut = 16 << 10
+
+// cutSamples cuts n bytes, and a little more, off the end of the samples, in whole lines, and says whether there were any.
+func (d *Dir) cutSamples(n int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.file == nil || d.err != nil || d.write() != nil {
+		return false
+	}
+	f, err := bounded.Open(filepath.Join(d.Path, SamplesFile))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || st.Size() == 0 {
+		return false
+	}
+	to := max(0, st.Size()-n-leastCut)
+	from := max(0, to-mostPending)
+	before := make([]byte, to-from)
+	if _, err := f.ReadAt(before, from); err != nil {
+		return false
+	}
+	to = from + int64(bytes.LastIndexByte(before, '\n')+1)
+	var lost Sample
+	line, _ := bufio.NewReader(io.NewSectionReader(f, to, mostPending)).ReadBytes('\n')
+	if d.file.Truncate(to) != nil {
+		return false
+	}
+	_ = json.Unmarshal(line, &lost) // it is Append's
+	d.first, d.cut = lost.T, true
+	return true
+}
+
+// remark has the record say where its samples end, once.
+func (d *Dir) remark(rec *Record) {
+	rec.Warnings = append(slices.DeleteFunc(rec.Warnings, func(w string) bool { return strings.HasPrefix(w, shortened) }), d.Shortened())
 }
 
 // Full says whether an error is that of a disk without room, or of a quota that is used up.
@@ -506,6 +652,9 @@ func Full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(e
 func (d *Dir) WriteFile(name string, data []byte) error {
 	path := filepath.Join(d.Path, name)
 	if err := WriteAtomically(path, data); err != nil {
+		if Full(err) {
+			d.lacked.Add(int64(len(data)))
+		}
 		return fmt.Errorf("write %s: %w", path, pathless(err))
 	}
 	return nil

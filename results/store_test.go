@@ -275,44 +275,80 @@ func TestSaveKeepsTheOldRecord(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsJudged: samples that fill the disk leave the room for what a run came to, and for its reports. The disk is a
-// small one that another process of this test has for itself.
+// judgedOnFullDisk has samples fill the disk of a directory of runs, and looks at what a run of so large a record leaves there:
+// its report, "" where there is no room for it, or "refused" of a run that does not begin.
+func judgedOnFullDisk(t *testing.T, dir string, size int) string {
+	t.Helper()
+	d, err := results.Create(dir, &results.Record{Name: "r"})
+	if err != nil {
+		if left, lerr := os.ReadDir(dir); !results.Full(err) || lerr != nil || len(left) > 0 {
+			t.Errorf("a run of %d bytes does not begin: %v, and leaves %v, %v", size, err, left, lerr)
+		}
+		return "refused"
+	}
+	for i, cut := 0, false; !cut; i++ {
+		if err := d.Append(results.Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"}); err != nil {
+			t.Fatal(err)
+		}
+		_, cut = d.Cut()
+	}
+	rec := &results.Record{Name: "r", Title: strings.Repeat("x", size), Finished: time.Now(), Outcome: results.ErrorOutcome, Reasons: []string{"why"}}
+	rec.Warnings = append(rec.Warnings, d.Shortened())
+	err = errors.Join(d.Finish(rec, func(d *results.Dir, _ *results.Record) error {
+		return d.WriteFile(results.ReportFile, make([]byte, 100_000))
+	}), d.Close())
+	if err != nil {
+		t.Errorf("a record of %d bytes: %v", size, err)
+	}
+	got, err := results.ReadRecord(d.Path)
+	if err != nil || !got.Complete() || got.Title != rec.Title || len(got.Reasons) != 1 || got.Reasons[0] != rec.Reasons[0] {
+		t.Errorf("the record of %d bytes is not what was judged: %v", size, err)
+	}
+	at, _ := d.Cut()
+	samples, err := d.Samples()
+	if err != nil || float64(len(samples)) != at || !slices.Contains(rec.Warnings, d.Shortened()) || strings.Count(strings.Join(rec.Warnings, "\n"), results.SamplesFile) != 1 {
+		t.Errorf("%d samples, %v, cut at %g: %q", len(samples), err, at, rec.Warnings)
+	}
+	st, err := os.Stat(filepath.Join(d.Path, results.ReportFile))
+	said := strings.Contains(strings.Join(rec.Warnings, "\n"), results.ReportFile)
+	switch {
+	case err == nil && st.Size() == 100_000 && !said:
+		return results.ReportFile
+	case errors.Is(err, fs.ErrNotExist) && said:
+		return ""
+	}
+	t.Errorf("the report beside a record of %d bytes: %v, and warnings %q", size, err, rec.Warnings)
+	return ""
+}
+
+// TestFullDiskIsJudged: samples that fill the disk leave the room for what a run came to, and for its report where it is not too
+// small for both; a disk that is too small for a record begins no run. The disks are small ones that another process of this test has
+// for itself.
 func TestFullDiskIsJudged(t *testing.T) {
 	const variable, noDisk = "INABENCH_JUDGE_ON_A_FULL_DISK", 125
 	if dir := os.Getenv(variable); dir != "" {
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-			fmt.Println("mount:", err)
-			os.Exit(noDisk)
-		}
-		d, err := results.Create(dir, &results.Record{Name: "r"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, cut := 0, false; !cut; i++ {
-			if err := d.Append(results.Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"}); err != nil {
-				t.Fatal(err)
+		refused, without, all := 0, 0, 0
+		for _, kb := range []int{4, 16, 48, 64, 80, 96, 112, 128, 160, 200, 256, 400, 512, 640, 700, 800, 1024, 2048, 4096} {
+			for _, record := range []int{10_000, 300_000} {
+				if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dk", kb)); err != nil { // over the one before
+					fmt.Println("mount:", err)
+					os.Exit(noDisk)
+				}
+				if record > kb<<10-100_000 && kb > 64 { // it is larger than the disk, or all else there leaves no room for it
+					continue
+				}
+				switch report := judgedOnFullDisk(t, dir, record); {
+				case report == "refused":
+					refused++
+				case report == "":
+					without++
+				default:
+					all++
+				}
 			}
-			_, cut = d.Cut()
 		}
-		at, _ := d.Cut()
-		n := 0
-		samples, err := d.Samples()
-		if n = len(samples); err != nil || n == 0 || float64(n) != at {
-			t.Errorf("%d samples, %v, cut at %g", n, err, at)
-		}
-		rec := &results.Record{Name: "r", Title: strings.Repeat("x", 300_000), Finished: time.Now(), Outcome: results.ErrorOutcome, Reasons: []string{"why"}}
-		err = d.Finish(rec, func(d *results.Dir, _ *results.Record) error {
-			return d.WriteFile(results.ReportFile, make([]byte, 100_000))
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		got, err := results.ReadRecord(d.Path)
-		if err != nil || !got.Complete() || got.Title != rec.Title || len(got.Reasons) != 1 || got.Reasons[0] != rec.Reasons[0] {
-			t.Errorf("the record is not what was judged: %v", err)
-		}
-		if st, err := os.Stat(filepath.Join(d.Path, results.ReportFile)); err != nil || st.Size() != 100_000 {
-			t.Errorf("the report: %v", err)
+		if refused < 4 || without == 0 || all < 10 {
+			t.Errorf("%d runs are refused, %d have no report, %d have all", refused, without, all)
 		}
 		return
 	}
@@ -605,7 +641,9 @@ func TestModes(t *testing.T) {
 	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(d.Path, results.ReserveFile))); err != nil {
 		t.Fatal(err)
 	}
-	d.Reserve(1 << 20)
+	if err := d.Reserve(1 << 20); err == nil {
+		t.Error("room is reserved through a link")
+	}
 	if st, err := os.Stat(secret); err != nil || st.Size() != 6 {
 		t.Errorf("%d bytes in what a link led to, %v", st.Size(), err)
 	}
