@@ -34,7 +34,8 @@ type Pair struct {
 // there are no earlier nights); Same if the interval is within Within to both sides, or the change does not matter; else
 // Open. Options.FalseAlarms is for this pair: divide it by how many are looked at together.
 //
-// With earlier nights the interval is that of the difference of two nights of their noise. Without,
+// With earlier nights the interval is that of the difference of two nights of their noise, or of what nights differ by that
+// come in several states; nights before a change that lasted tell nothing of it. Without earlier nights
 // it is distribution-free, from the differences of all repeats (Hodges and Lehmann 1963), which
 // needs four of each; with fewer it is unbounded, and Lo and Hi are those of all differences.
 func (p Pair) Judge(o Options) (Verdict, error) {
@@ -56,10 +57,11 @@ func (p Pair) Judge(o Options) (Verdict, error) {
 	switch {
 	case p.Exact:
 	case n >= o.Learn:
-		_, noise := h.noise(0, n)
+		from, to := h.level(n)
+		v.Nights = to - from
+		_, noise := h.noise(from, to)
 		v.Noise = h.relative(noise, was)
-		// Both nights have that noise; its own uncertainty is Student's.
-		half := results.StudentTail(max(0.37*float64(n), 2), o.FalseAlarms/2) * noise.Nights * math.Sqrt2
+		half := h.apart(from, to, noise.Nights)
 		lo, hi = d-half, d+half
 	default:
 		relevant = max(relevant, p.Within)
@@ -88,6 +90,53 @@ func (p Pair) Judge(o Options) (Verdict, error) {
 		v.State = Same
 	}
 	return v, nil
+}
+
+// level is which of the first n nights the newest ones are like: those since the last change that lasted, without those
+// since one that has not lasted yet.
+func (h *history) level(n int) (from, to int) {
+	for i := range n {
+		h.next(i)
+	}
+	from, to = h.from, n
+	if h.since > 0 {
+		to = h.since
+	}
+	if to-from < h.Learn {
+		return 0, n
+	}
+	return from, to
+}
+
+// Normal nights, as a standard deviation is: a quarter of all pairs differ by less than that over typical, 5 % by more than
+// usual times it.
+const (
+	typical = 2.2219 // Rousseeuw and Croux, "Alternatives to the median absolute deviation", 1993: Qn
+	usual   = 1.96 * math.Sqrt2
+)
+
+// apart is by how much two nights like those from a to b-1, of such noise, differ at most, but for the false alarms.
+func (h *history) apart(a, b int, noise float64) float64 {
+	n := float64(b - a)
+	// Both nights have that noise; its own uncertainty is Student's.
+	tail := results.StudentTail(max(0.37*n, 2), h.FalseAlarms/2) * math.Sqrt2
+	half := tail * noise
+	// Nights that come in two states are near to each other or far apart, which no scale says: what pairs of them
+	// differ by does.
+	var pairs []float64
+	a = max(a, b-2*h.window())
+	for i := a; i < b; i++ {
+		for j := a; j < i; j++ {
+			pairs = append(pairs, math.Abs(h.median[i]-h.median[j]))
+		}
+	}
+	slices.Sort(pairs)
+	at := func(q float64) float64 { return pairs[min(int(q*float64(len(pairs))), len(pairs)-1)] }
+	within, far := max(typical*at(0.25), tiny), at(0.95)
+	if far > 1.5*usual*within { // each state has noise of its own
+		far += tail * within
+	}
+	return max(half, far)
 }
 
 // differences is the 95 % interval of by how much b is more than a, from the differences of all

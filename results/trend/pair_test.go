@@ -3,7 +3,10 @@ package trend
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/inabench/inabench/results"
 )
 
 func TestCut(t *testing.T) {
@@ -87,4 +90,76 @@ func TestPairFalseAlarms(t *testing.T) {
 		t.Errorf("%d of %d pairs without a change were said to differ", alarms, runs)
 	}
 	t.Logf("%d of %d false alarms", alarms, runs)
+}
+
+// TestPairStates: of pairs of single runs in which nothing changed, one in twenty at most is said to have, also where runs come
+// in two states, and the interval of normal ones is no wider than their noise makes it. A change that is larger than states are apart
+// is seen, and a change that lasted makes no states.
+func TestPairStates(t *testing.T) {
+	rng := rand.New(rand.NewPCG(*seed, 6))
+	states := func(part, apart float64) func() float64 {
+		return func() float64 {
+			x := 100 * math.Exp(0.001*rng.NormFloat64())
+			if rng.Float64() < part {
+				x *= 1 - apart
+			}
+			return x
+		}
+	}
+	normal := func() float64 { return 100 * math.Exp(0.02*rng.NormFloat64()) }
+	earlier := func(n int, draw func() float64) (out []Night) {
+		for range n {
+			out = append(out, Night{draw()})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name string
+		draw func() float64
+	}{
+		{"normal", normal}, {"70/30", states(.3, .04)}, {"50/50", states(.5, .04)}, {"80/20, near to each other", states(.2, .006)},
+		{"two values", func() float64 { return 96 + 4*float64(rng.IntN(2)) }},
+	} {
+		for n, pairs := range map[int]int{10: 1000, 20: 1000, 118: 100} {
+			outside, half, noise := 0, 0., 0.
+			for range pairs {
+				v, err := Pair{Before: Night{c.draw()}, After: Night{c.draw()}, Earlier: earlier(n, c.draw)}.Judge(Options{FalseAlarms: 0.05})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v.Lo > 0 || v.Hi < 0 {
+					outside++
+				}
+				half += math.Log1p(v.Hi) - math.Log1p(v.Shift)
+				noise += results.StudentTail(0.37*float64(v.Nights), 0.025) * math.Sqrt2 * v.Noise.Nights
+			}
+			p := float64(outside) / float64(pairs)
+			t.Logf("%s, %d earlier: %.2f %% miss 0, %.3f of the noise alone", c.name, n, 100*p, half/noise)
+			if p > 0.05+3*math.Sqrt(0.05*0.95/float64(pairs)) {
+				t.Errorf("%s, %d earlier: %d of %d intervals at 95 %% miss that nothing changed", c.name, n, outside, pairs)
+			}
+			if c.name == "normal" && half > 1.05*noise {
+				t.Errorf("%d normal nights: the interval is %.2f of what their noise makes it", n, half/noise)
+			}
+		}
+	}
+
+	steady, lower := states(0, 0), func(by float64) func() float64 { return states(1, by) }
+	for _, c := range []struct {
+		name          string
+		earlier       []Night
+		before, after float64
+		want          State
+	}{
+		{"more than states are apart", earlier(60, states(.3, .04)), 100, 93, Lower},
+		{"as far as states are apart", earlier(60, states(.3, .04)), 100, 96, Open},
+		{"after a change that lasted", slices.Concat(earlier(30, steady), earlier(20, lower(.1))), 90, 87, Lower},
+		{"back to what was before a change that lasted", slices.Concat(earlier(30, steady), earlier(20, lower(.1))), 90, 100, Higher},
+		{"soon after a change", slices.Concat(earlier(30, steady), earlier(5, lower(.1))), 90, 87, Lower},
+	} {
+		v, err := Pair{Before: Night{c.before}, After: Night{c.after}, Earlier: c.earlier}.Judge(Options{FalseAlarms: 0.05})
+		if err != nil || v.State != c.want {
+			t.Errorf("%s: %s (%v), %.3f [%.3f, %.3f], want %s", c.name, v.State, err, v.Shift, v.Lo, v.Hi, c.want)
+		}
+	}
 }
