@@ -81,7 +81,8 @@ func writeCell(dir string, i int, p *study.Repetition) error {
 		return err
 	}
 	defer os.Remove(f.Name()) // it is gone when all went well
-	err = gob.NewEncoder(f).Encode(p)
+	to := gob.NewEncoder(f)
+	err = errors.Join(to.Encode(i), to.Encode(p))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
@@ -91,15 +92,19 @@ func writeCell(dir string, i int, p *study.Repetition) error {
 // mostCell bounds a cell, bytes.
 const mostCell = 256 << 20
 
-// readCell is nil where the cell is not there, or not whole.
+// readCell is nil where the cell is not there, or not whole, or another one.
 func readCell(dir string, i int) *study.Repetition {
 	f, err := bounded.OpenOwn(cellPath(dir, i)) // others may write into the directory
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	var c study.Repetition
-	if gob.NewDecoder(io.LimitReader(f, mostCell)).Decode(&c) != nil {
+	var (
+		of   int
+		c    study.Repetition
+		from = gob.NewDecoder(io.LimitReader(f, mostCell))
+	)
+	if from.Decode(&of) != nil || of != i || from.Decode(&c) != nil {
 		return nil
 	}
 	return &c
@@ -203,11 +208,10 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	s := r.spec
 	if r.unread != nil {
 		return r.unread
 	}
-	w := &cellWork{Files: r.files, Name: s.File, Text: s.Text, Inventory: s.Inventory().SHA256, Tool: r.opt.Tool, Sets: s.Overrides, Points: len(r.points), Repeats: r.opt.Repeats}
+	w := r.work()
 	if err := r.takeOver(dir, w); err != nil {
 		return err
 	}
@@ -314,17 +318,21 @@ func (q *inquiry) active(ctx context.Context, now time.Time) (bool, error) {
 	return true, nil
 }
 
-// takeOver moves the cells of an earlier run, which was cut off, here. From the first one on they can be taken over from here.
-// When all are here that run has nothing to take over any more.
-func (r *run) takeOver(dir string, w *cellWork) error {
+// work is what processes that compute the run's cells are told, but for their parts.
+func (r *run) work() *cellWork {
+	s := r.spec
+	return &cellWork{Files: r.files, Name: s.File, Text: s.Text, Inventory: s.Inventory().SHA256, Tool: r.opt.Tool, Sets: s.Overrides, Points: len(r.points), Repeats: r.opt.Repeats}
+}
+
+// resumable is an error that wraps spec.ErrInput where the run cannot take over the cells of the one that it should.
+func (r *run) resumable(w *cellWork) error {
 	if r.opt.Resume == "" {
 		return nil
 	}
 	if results.Running(r.opt.Resume) {
 		return fmt.Errorf("%w: %s is a run that still goes on, and its points are its own", spec.ErrInput, r.opt.Resume)
 	}
-	from := filepath.Join(r.opt.Resume, cellsDir)
-	old, err := readWork(from)
+	old, err := readWork(filepath.Join(r.opt.Resume, cellsDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %s has no points to take over", spec.ErrInput, r.opt.Resume)
 	}
@@ -334,6 +342,19 @@ func (r *run) takeOver(dir string, w *cellWork) error {
 	if !old.same(w) {
 		return fmt.Errorf("%w: %s is a run of another experiment, or with other files, or by another inabench", spec.ErrInput, r.opt.Resume)
 	}
+	return nil
+}
+
+// takeOver moves the cells of an earlier run, which was cut off, here. From the first one on they can be taken over from here.
+// When all are here that run has nothing to take over any more.
+func (r *run) takeOver(dir string, w *cellWork) error {
+	if r.opt.Resume == "" {
+		return nil
+	}
+	if err := r.resumable(w); err != nil {
+		return err
+	}
+	from := filepath.Join(r.opt.Resume, cellsDir)
 	if err := w.save(dir); err != nil {
 		return err
 	}

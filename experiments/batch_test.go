@@ -113,7 +113,11 @@ func TestTakeOverTwice(t *testing.T) {
 		return s
 	}
 	resumed := func(from string) error {
-		_, _, err := Run(t.Context(), parsed(), RunOptions{Driver: "sim", Root: t.TempDir(), Batch: backwards{}, Resume: from})
+		root := t.TempDir()
+		_, _, err := Run(t.Context(), parsed(), RunOptions{Driver: "sim", Root: root, Batch: backwards{}, Resume: from})
+		if left, _ := os.ReadDir(root); err != nil && len(left) > 0 {
+			t.Errorf("it was refused, and %s is the latest run", left[0].Name())
+		}
 		return err
 	}
 	cells := func(dir string) int {
@@ -160,5 +164,24 @@ func TestTakeOverTwice(t *testing.T) {
 	}
 	if err := resumed(interrupted); err != nil {
 		t.Errorf("from where it was taken to: %v", err)
+	}
+}
+
+// A cell that has another one's name is none: it would be the figures of another point.
+func TestCellOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 2 {
+		if err := writeCell(dir, i, &study.Repetition{End: float64(1 + i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := readCell(dir, 1); c == nil || c.End != 2 {
+		t.Errorf("read %+v", c)
+	}
+	if err := os.Rename(cellPath(dir, 0), cellPath(dir, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if c := readCell(dir, 1); c != nil {
+		t.Errorf("cell 0 passes for cell 1: %+v", c)
 	}
 }

@@ -203,7 +203,10 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		topo = drivers.Topology(s.Inventory())
 	}
 	scale := spec.EmulationScale(s, o.Driver)
-	r.files, r.unread = kinds.Files(s) // whoever reads one says why it cannot be read
+	r.files, r.unread = kinds.Files(s)            // whoever reads one says why it cannot be read
+	if err := r.resumable(r.work()); err != nil { // a run that does not begin is not the latest
+		return nil, err
+	}
 	r.rec = &results.Record{
 		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: kindOn(s, o.Driver), Seed: s.Measure.Seed,
 		Tool: o.Tool, Args: o.Args, Overrides: s.Overrides,

@@ -248,7 +248,7 @@ func span(s float64) string {
 
 // decimal writes a number to three digits, and never with more than it has.
 func decimal(v float64) string {
-	if v >= 99.5 {
+	if v >= 99.5 && v < 1e15 {
 		return count(int(v + 0.5))
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
@@ -405,7 +405,7 @@ func traceGenerateCommand() *cli.Command {
 			&cli.Float64Flag{Name: "load", Value: 0.8, Usage: "jobs arrive often enough to keep this `PART` of --gpus busy; of a fit only where it is given"},
 			&cli.IntFlag{Name: "gpus", Value: 256, Usage: "`N` GPUs of the cluster that --load is of"},
 			&cli.Float64Flag{Name: "rate", Usage: "`N` jobs/s, instead of --load and --gpus"},
-			&cli.Float64Flag{Name: "mean", Value: 8, Usage: "mean `GPUS` of a job, of poisson and normal"},
+			&cli.Float64Flag{Name: "mean", Value: 8, Usage: "mean `GPUS` of a job, of poisson and normal, where less than 1 is drawn again"},
 			&cli.Float64Flag{Name: "stddev", Value: 4, Usage: "standard deviation in `GPUS`, of normal"},
 			&cli.IntFlag{Name: "max-gpus", Usage: "no job asks for more than `N` GPUs; such are drawn again"},
 			&cli.StringFlag{Name: "mean-duration", Usage: "mean run `TIME` of jobs, exponentially distributed: seconds, or 2h; else durations are those of --demand, or Philly's"},

@@ -88,12 +88,12 @@ func LeastFragmentation() Policy {
 		order: func(v *view, s int) rank { return rank{-v.used(s), -float64(s)} }}
 }
 
-// Optimus [Peng et al., EuroSys '18] takes as few servers as hold the job, those with
-// the fewest GPUs in use, and spreads it evenly over them.
+// Optimus [Peng et al., EuroSys '18] takes servers in the order of their GPUs in use, the fewest first, as many
+// as hold the job, and spreads it evenly over them. Of servers alike these are as few as hold it.
 func Optimus() Policy {
 	p := GPUBalance()
 	p.name, p.fill = "optimus", even
-	p.rule = "as few servers as hold the job, those with the fewest GPUs in use, and its GPUs spread evenly"
+	p.rule = "servers with the fewest GPUs in use first, as many as hold the job, and its GPUs spread evenly"
 	return p
 }
 
@@ -102,7 +102,7 @@ func Optimus() Policy {
 // server's, plus the flows on its link.
 func Tetris() Policy {
 	return Policy{name: "tetris", fill: greedy,
-		rule: "servers with the smallest product of GPUs in use and wanted, plus flows, first",
+		rule: "servers with the smallest product of GPUs in use and wanted, both over all that it has, plus flows, first",
 		order: func(v *view, s int) rank {
 			has := float64(v.Servers[s].GPUs)
 			return rank{v.used(s)*float64(v.job.GPUs)/(has*has) + float64(v.Flows(s))}
