@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -289,6 +290,11 @@ func (b *builder) addSwitch(t *switchTable) {
 	}
 }
 
+// deviceName says whether Linux takes a name for a network device.
+func deviceName(s string) bool {
+	return len(s) < 16 && s != "." && s != ".." && !strings.ContainsFunc(s, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) })
+}
+
 func (b *builder) addHost(t *hostTable) {
 	d := b.t.Defaults
 	paths, texts := []string{t.At + ".name", t.At + ".rack", t.SSH.At + ".address"}, []string{t.Name, t.Rack, t.SSH.Address}
@@ -298,6 +304,9 @@ func (b *builder) addHost(t *hostTable) {
 		texts = append(texts, nic.Port, nic.Address)
 		if nic.Device != "" && devices[nic.Device] {
 			b.Problemf(nic.At+".device", "", "device %s twice in one host", nic.Device)
+		}
+		if nic.Device != "" && !deviceName(nic.Device) {
+			b.Problemf(nic.At+".device", "", "%q is no name of a device: Linux has up to 15 bytes, without blanks, / and :", nic.Device)
 		}
 		port := b.rdma(nic.At+".rdma", nic.RDMA)
 		if port != "" && devices[port] {

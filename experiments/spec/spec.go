@@ -314,7 +314,7 @@ func (ks Kinds) Parse(name string, text []byte, inv *inventory.Inventory, sets .
 			f.Problemf("inventory", "", "%v", err)
 		}
 	}
-	if inv == nil && !f.Has("inventory") && s.Topology() == nil {
+	if inv == nil && s.Topology() == nil && !slices.ContainsFunc([]string{"inventory", "fat_tree", "clos"}, f.Has) {
 		f.KeyProblemf("", `write inventory = "rack.toml", or a [fat_tree] table`, "missing inventory")
 	}
 	problems = append(problems, s.loadModels(f)...)

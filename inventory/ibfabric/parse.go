@@ -324,6 +324,10 @@ func (p *parser) cable(m []string) {
 		return
 	}
 	c := portClaim{node: p.node, number: p.number(m[1], maxPort)}
+	if c.number > p.node.size {
+		p.bad("port %d of a node that has %d", c.number, p.node.size)
+		return
+	}
 	if m[3] != "" {
 		c.portGUID = p.guid(m[3])
 	}

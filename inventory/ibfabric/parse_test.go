@@ -114,6 +114,7 @@ func TestRefused(t *testing.T) {
 		{"Switch\t300 \"S-b8599f0300100200\"\n", `"300" is out of range`},
 		{"Ca\t1 \"S-b8599f0300100200\"\n", "a Ca with the name of a switch"},
 		{"vendid=0x2c9\n[1]\t\"H-98039b0300200040\"[1]\n", "a port before any node"},
+		{"Switch\t36 \"S-b8599f0300100200\"\n[36]\t\"H-98039b0300200040\"[1]\t# \"h1\" lid 0 4xHDR\n[99]\t\"H-98039b0300200050\"[1]\t# \"h2\" lid 0 4xHDR\n", "x:3:1: port 99 of a node that has 36"},
 		{"caguid=0x98039b0300200041\nCa\t1 \"H-98039b0300200040\"\n", "caguid says 0x98039b0300200041 of a node that is called"},
 		{"Ca\t1 \"H-98039b0300200040\"\n[1]\t\"S-1\"[1]\t# \"s\" lid 1 4xYDR\n", `"4xYDR" is not a width and speed`},
 		{"CA    22  1 0xb8599f0300100209 4x ??? - SW     3 41 0xb8599f0300100200 ( 'a' - 'b' )\nrest", "x:2:1: a line that ibnetdiscover -p does not write"},

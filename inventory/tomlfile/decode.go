@@ -1,6 +1,7 @@
 package tomlfile
 
 import (
+	"cmp"
 	"encoding"
 	"math"
 	"reflect"
@@ -129,13 +130,21 @@ func (d *decoder) table(path string, m map[string]any, dst reflect.Value) {
 	if known == len(m) {
 		return
 	}
+	var unknown []string
+	place := map[string]Pos{}
 	for key := range m {
+		if !slices.ContainsFunc(fs, func(fd field) bool { return fd.name == key }) {
+			unknown, place[key] = append(unknown, key), d.f.KeyPos(joinPath(path, key))
+		}
+	}
+	slices.SortFunc(unknown, func(a, b string) int { // the first of a file are those that are told
+		return cmp.Or(cmp.Compare(place[a].Line, place[b].Line), cmp.Compare(place[a].Col, place[b].Col), cmp.Compare(a, b))
+	})
+	for _, key := range unknown {
 		if d.f.Full() {
 			return
 		}
-		if !slices.ContainsFunc(fs, func(fd field) bool { return fd.name == key }) {
-			d.f.KeyProblemf(joinPath(path, key), DidYouMean(key, names(fs)), "unknown key %q%s", key, in(path))
-		}
+		d.f.Report(place[key], DidYouMean(key, names(fs)), "unknown key %q%s", key, in(path))
 	}
 }
 

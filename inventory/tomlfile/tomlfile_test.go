@@ -430,6 +430,11 @@ func TestManyProblems(t *testing.T) {
 	if err := f.Err(); !errors.As(err, &ps) || len(ps) != mostProblems+1 || !strings.Contains(err.Error(), "many.toml: more than 1000 problems: mend these first") {
 		t.Errorf("%d problems: %.200v", len(ps), err)
 	}
+	for i, p := range f.Problems()[:mostProblems] {
+		if p.Pos.Line != i+1 {
+			t.Fatalf("problem %d is of line %d: not the first are told", i+1, p.Pos.Line)
+		}
+	}
 }
 
 // refused is a text that nothing can be, and counts how often it was tried.
