@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +26,7 @@ type door struct {
 
 	mu     sync.Mutex
 	used   bool   // something was written
+	lost   error  // why something could not be written, the first time
 	rest   []byte // of a rune or a colour that has not ended
 	line   []byte // that has not ended
 	column int    // where the next letter stands
@@ -73,9 +76,21 @@ func (d *door) write(p []byte) (int, error) {
 		}
 	}
 	if _, err := d.to.Write(out); err != nil {
+		d.lost = cmp.Or(d.lost, err)
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// unwritten is err, what a command ended with, or that its output could not be written if it did not end with a verdict.
+func (d *door) unwritten(err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, judged := errors.AsType[ending](err)
+	if d.lost == nil || judged || err != nil && !errors.Is(err, d.lost) {
+		return err
+	}
+	return outputError{fmt.Errorf("write what there is to say: %w", d.lost)}
 }
 
 // mostLine bounds what is kept of a line that does not end, in bytes.

@@ -2,9 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"unicode"
+
+	"github.com/inabench/inabench/results"
 )
 
 // TestDoor: of what hosts say, nothing reaches a terminal but letters, and colours that are our own.
@@ -47,6 +51,33 @@ func TestDoor(t *testing.T) {
 		t.Errorf("to a file: %q, want %q", b.String(), want)
 	}
 }
+
+// TestUnwritten: a command whose output cannot be written says so, whatever it did; a verdict stays the verdict.
+func TestUnwritten(t *testing.T) {
+	full, other := errors.New("no space left on device"), errors.New("no such host")
+	for _, c := range []struct {
+		name      string
+		lost, err error
+		want      int
+	}{
+		{"all is well", nil, nil, exitOK},
+		{"nobody looked whether it could be written", full, nil, exitUnsupported},
+		{"somebody did", full, fmt.Errorf("write the report: %w", full), exitUnsupported},
+		{"something else was wrong", full, other, exitTestbed},
+		{"the run failed", full, errors.Join(outcomeError{results.Fail}, full), exitFailed},
+	} {
+		d := &door{to: brokenWriter{c.lost}}
+		_, _ = io.WriteString(d, "ok\n")
+		if got := codeOf(t.Context(), d.unwritten(c.err)); got != c.want {
+			t.Errorf("%s: exit code %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// brokenWriter takes nothing, for a reason; nil: it takes all.
+type brokenWriter struct{ why error }
+
+func (b brokenWriter) Write(p []byte) (int, error) { return len(p), b.why }
 
 func FuzzDoor(f *testing.F) {
 	f.Add([]byte("\x1b[32mPASS\x1b[0m"), 3)

@@ -47,7 +47,7 @@ func mainIn(ctx context.Context, args []string, stdin io.Reader, stdout io.Write
 		return exitOK
 	}
 	line := arrange(app, args)
-	err := app.RunContext(ctx, line.args)
+	err := screen.unwritten(app.RunContext(ctx, line.args))
 	code := exitCode(ctx, err, diag)
 	if err != nil && line.output == "json" && !screen.used && !isA[saidError](err) {
 		forPrograms(screen)

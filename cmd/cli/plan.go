@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -94,6 +95,9 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 	if err := tooMany(s); err != nil {
 		return "", nil, fmt.Errorf("%s: %w", src.name, err)
 	}
+	if err := drawable(s); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", src.name, err)
+	}
 	jobs := "jobs of a file"
 	if n := s.Study().Count(); n > 0 {
 		jobs = human.Plural(n, "job")
@@ -104,6 +108,23 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 	}
 	return fmt.Sprintf("%s: ok: %s, %s%s, %s, inventory %s", src.name, jobs, human.Plural(len(s.Points()), "point"), repeats,
 		human.Plural(len(s.Expects), "expectation"), inv.File), s, nil
+}
+
+// drawable is why what an experiment draws for its repeats cannot be; nil of those that draw nothing, or from a file, or are
+// many points. Jobs that are placed are looked at by a plan.
+func drawable(s *spec.Spec) error {
+	if _, places := s.Study().(study.Placer); places || len(s.Points()) > mostChecked {
+		return nil
+	}
+	if files, err := kinds.Files(s); err != nil || len(files) > 0 {
+		return nil // a run says it
+	}
+	for _, pt := range s.Points() {
+		if err := kinds.Of(pt.Spec).Ready(study.Planned{Point: pt, On: s.On}); errors.Is(err, spec.ErrInput) {
+			return fmt.Errorf("%s%w", spec.Prefix(pt.Labels), err)
+		}
+	}
+	return nil
 }
 
 // tooMany is of the first job that asks for more GPUs than all hosts have together, which no policy can place; nil
