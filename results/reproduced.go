@@ -40,8 +40,20 @@ const (
 // Limits of what counts as the same.
 const (
 	SameFactor = 1.25  // an effect, in either direction
-	rounding   = 0.005 // papers print whole per cents
+	rounding   = 0.005 // who is ahead by less is not ahead: papers print whole per cents
 )
+
+// printed is by how much an effect may differ from what a paper prints of it: half of the last digit, of whole per cents where
+// there are no decimals.
+func printed(v float64) float64 {
+	half := rounding
+	for ; half > 1e-6; half /= 10 {
+		if digits := v / (2 * half); math.Abs(digits-math.Round(digits)) < 1e-6 {
+			break
+		}
+	}
+	return half
+}
 
 // Reproduction is one published statement beside what was found.
 type Reproduction struct {
@@ -189,8 +201,8 @@ func Some(key string) string {
 // Judge holds effects, of which there is one at least, against a statement from lo to hi.
 //
 // Who is ahead must be the same: on average, and nowhere surely another, or anybody where the paper has none, by more than
-// rounding. Where the paper has either ahead, both may be. By how much must be the same within sameFactor: of a single figure the mean, of "up-to" the largest effect,
-// of "at-least" the smallest, of a range both. An effect whose interval is neither inside nor outside of
+// rounding. Where the paper has either ahead, both may be. By how much must be the same within SameFactor of what may have been
+// printed so: of a single figure the mean, of "up-to" the largest effect, of "at-least" the smallest, of a range both. An effect whose interval is neither inside nor outside of
 // that counts as inside where it is itself, and half its interval is less than what the factor allows.
 func (r *Reproduction) judge(lo, hi float64, bound string, all []Effect) {
 	all = slices.Clone(all)
@@ -218,7 +230,7 @@ func (r *Reproduction) judge(lo, hi float64, bound string, all []Effect) {
 	case bound == AtLeast:
 		here, target = smallest, lo
 		sizes = []string{size(smallest, lo)}
-		if smallest.Lo >= lo-rounding { // more is as well
+		if smallest.Lo >= lo-printed(lo) { // more is as well
 			sizes = []string{"same"}
 		}
 	case lo == hi:
@@ -246,9 +258,9 @@ func (r *Reproduction) judge(lo, hi float64, bound string, all []Effect) {
 		}
 	}
 	r.Overlap = "no"
-	meets := func(e Effect, from, to float64) bool { return e.Lo <= to+rounding && from-rounding <= e.Hi }
+	meets := func(e Effect, from, to float64) bool { return e.Lo <= to+printed(to) && from-printed(from) <= e.Hi }
 	switch {
-	case bound == UpTo && meets(largest, hi, hi), bound == AtLeast && smallest.Hi >= lo-rounding, bound == "" && lo == hi && meets(mean, lo, hi):
+	case bound == UpTo && meets(largest, hi, hi), bound == AtLeast && smallest.Hi >= lo-printed(lo), bound == "" && lo == hi && meets(mean, lo, hi):
 		r.Overlap = "yes"
 	case bound == "" && lo != hi && meets(Effect{Lo: smallest.Lo, Hi: largest.Hi}, lo, hi):
 		r.Overlap = "yes"
@@ -289,12 +301,12 @@ func order(mean Effect, all []Effect, lo, hi float64, bound string) string {
 }
 
 // size compares an effect with what is published.
-func size(e Effect, target float64) string { return within(e, target, SameFactor, rounding) }
+func size(e Effect, target float64) string { return within(e, target, SameFactor, printed(target)) }
 
-// within compares an estimate with a target, from which it may differ by a factor and by slack.
+// within compares an estimate with a target that is known give or take slack, from which it may differ by a factor.
 func within(e Effect, target, factor, slack float64) string {
-	a, b := target/factor, target*factor
-	a, b = min(a, b)-slack, max(a, b)+slack
+	a, b := target-slack, target+slack
+	a, b = min(a/factor, a*factor), max(b/factor, b*factor)
 	switch half := (e.Hi - e.Lo) / 2; {
 	case a <= e.Lo && e.Hi <= b, a <= e.Value && e.Value <= b && half <= max((factor-1)*math.Abs(target), slack):
 		return "same"

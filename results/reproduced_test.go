@@ -42,6 +42,11 @@ func TestReproduced(t *testing.T) {
 		{"one of them has none", -.31, -.31, "", effects{e(-.31, .01), once(-.31)}, results.ReproducedUndecided, "undecided", "undecided", "", 1},
 		{"more instead of less", .17, .17, "", effects{e(.15, .01)}, results.ReproducedYes, "same", "same", "no", .882},
 		{"rounded to whole per cents", .17, .17, "", effects{e(.164, .001)}, results.ReproducedYes, "same", "same", "yes", .965},
+		{"within the factor of what is rounded so", .08, .08, "", effects{e(.061, .001)}, results.ReproducedYes, "same", "same", "no", .7625},
+		{"beyond it by less than rounding", .078, .078, "", effects{e(.058, .001)}, results.ReproducedOrder, "same", "differs", "no", .744},
+		{"beyond it, and the interval is not", .078, .078, "", effects{e(.058, .013)}, results.ReproducedUndecided, "same", "undecided", "no", .744},
+		{"more, beyond it by less than rounding", .078, .078, "", effects{e(.1, .001)}, results.ReproducedOrder, "same", "differs", "no", 1.282},
+		{"near what is printed with a decimal", .078, .078, "", effects{e(.074, .001)}, results.ReproducedYes, "same", "same", "no", .949},
 		{"the paper has none ahead", 0, 0, "", effects{e(.001, .002)}, results.ReproducedYes, "same", "same", "yes", 0},
 		{"the paper has none ahead, and here one is", 0, 0, "", effects{e(.447, 0)}, results.ReproducedNo, "reversed", "differs", "no", 0},
 		{"the paper has none ahead, and here one may be", 0, 0, "", effects{e(.01, .02)}, results.ReproducedUndecided, "undecided", "undecided", "yes", 0},
@@ -63,6 +68,8 @@ func TestReproduced(t *testing.T) {
 		{"at least, and that", .25, .75, results.AtLeast, effects{e(.7, .02), e(.25, 0)}, results.ReproducedYes, "same", "same", "yes", 1},
 		{"at least, and a little less", .25, .25, results.AtLeast, effects{e(.6, .02), e(.22, .01)}, results.ReproducedYes, "same", "same", "no", .88},
 		{"at least, and much less", .25, .25, results.AtLeast, effects{e(.6, .02), e(.05, .01)}, results.ReproducedOrder, "same", "differs", "no", .2},
+
+		{"at least, and less than that with its decimal", .012, .012, results.AtLeast, effects{e(.008, .0005)}, results.ReproducedOrder, "same", "differs", "no", .667},
 
 		// A range is both of its ends.
 		{"a range", -.45, -.13, "", effects{e(-.44, .01), e(-.14, .01)}, results.ReproducedYes, "same", "same", "yes", .978},
