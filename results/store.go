@@ -895,7 +895,7 @@ func ReadRecord(dir string) (*Record, error) {
 	if rec.Schema < 0 {
 		return nil, fmt.Errorf("read run %s: schema %d is none", path, rec.Schema)
 	}
-	if err := rec.contradiction(); err != nil {
+	if err := cmp.Or(rec.elsewhere(filepath.Base(dir)), rec.contradiction()); err != nil {
 		return nil, fmt.Errorf("read run %s: %w", path, err)
 	}
 	return rec, nil
@@ -966,10 +966,27 @@ var structLists = sync.OnceValue(func() map[string]bool {
 // of its checks, or a check's not that of its figures.
 var ErrContradicts = errors.New("the record contradicts itself, so it was changed after the run")
 
+// elsewhere is how a record cannot be that of a directory of the name; nil if it can, as any may that has no name of Create's.
+func (r *Record) elsewhere(name string) error {
+	if !ofRun(name) || r.ID == "" || strings.HasSuffix(name, r.ID) {
+		return nil
+	}
+	return fmt.Errorf("%w: it is of run %s, and the directory's name says another one", ErrContradicts, r.ID)
+}
+
 // contradiction is how an outcome cannot be that of the record's checks; nil if it can.
 func (r *Record) contradiction() error {
 	switch r.Outcome {
-	case "", Fail, Inconclusive, NotJudged, Skipped, ErrorOutcome: // without one it is still written
+	case "": // it is still written
+		return nil
+	case Fail, Inconclusive, NotJudged, Skipped, ErrorOutcome:
+		switch failed := func(c Check) bool { return c.Gate && c.Outcome == Fail }; {
+		case !r.Complete():
+		case r.ExitCode == 0:
+			return fmt.Errorf("%w: it says %s, and that the program ended with 0", ErrContradicts, r.Outcome)
+		case r.Outcome == Fail && len(r.Checks) > 0 && !slices.ContainsFunc(r.Checks, failed):
+			return fmt.Errorf("%w: it says fail, and no check that is gated failed", ErrContradicts)
+		}
 		return nil
 	case Pass:
 	default:
@@ -1013,7 +1030,8 @@ func (r *Record) contradiction() error {
 		return fmt.Errorf("%w: it says pass, and that the program ended with %d", ErrContradicts, r.ExitCode)
 	}
 	seen := map[[2]int]bool{}
-	for _, p := range r.Points {
+	for i := range r.Points {
+		p := &r.Points[i]
 		if p.Error != "" {
 			return fmt.Errorf("%w: it says pass, and ended early: %s", ErrContradicts, p.Error)
 		}
@@ -1021,6 +1039,9 @@ func (r *Record) contradiction() error {
 			return fmt.Errorf("%w: it has repeat %d of point %d twice", ErrContradicts, p.Repeat+1, p.Index+1)
 		}
 		seen[[2]int{p.Index, p.Repeat}] = true
+		if err := p.disowned(); err != nil {
+			return fmt.Errorf("%w: it says pass, and %w", ErrContradicts, err)
+		}
 	}
 	for _, f := range []File{r.Experiment, r.Inventory} {
 		if f.SHA256 != f.Sum() {
@@ -1040,33 +1061,73 @@ func (r *Record) disowned(c *Check) error {
 	if lo, hi := c.band(); c.Bound != "" && (c.Error < lo || c.Error > hi) {
 		return fmt.Errorf("is off by %g with a tolerance of %g", c.Error, c.Tolerance)
 	}
-	if c.Statistic != "each" || c.Repeats > 1 {
+	if c.Statistic != "each" {
 		return nil
 	}
-	same := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }
+	near := func(a float64) float64 { return 1e-6 * max(1, math.Abs(a)) }
 	off, known := c.Measured-c.Predicted, true
 	if c.Relative { // of a prediction of 0 it is relative to others', which the check does not have
 		off, known = off/math.Abs(c.Predicted), c.Predicted != 0
 	}
-	if known && !same(off, c.Error) {
+	if known && math.Abs(off-c.Error) > max(near(off), near(c.Error)) {
 		return fmt.Errorf("measured %g of %g is not off by %g", c.Measured, c.Predicted, c.Error)
 	}
-	var phases []Phase // of the check's point and its repeats
-	for i := range r.Points {
-		if p := &r.Points[i]; p.Index == c.Index && c.Phase >= 0 && c.Phase < len(p.Phases) {
-			phases = append(phases, p.Phases[c.Phase])
+	var measured, predicted []float64 // in the phase, of the check's point and its repeats, not all of which may be judged
+	for _, p := range r.Points {
+		if p.Index != c.Index || c.Phase < 0 || c.Phase >= len(p.Phases) {
+			continue
+		}
+		for _, f := range p.Phases[c.Phase].Figures {
+			switch {
+			case f.Metric != c.Metric || f.Of != c.Of:
+			case f.Kind == c.Kind:
+				measured = append(measured, f.Value)
+			case f.Kind == Predicted && f.Predictor == c.Predictor:
+				predicted = append(predicted, f.Value)
+			}
 		}
 	}
-	if len(phases) != 1 { // of several repeats a mean is judged, and not of all
-		return nil
+	for _, of := range []struct {
+		what   string
+		says   float64
+		phases []float64
+	}{{"measured", c.Measured, measured}, {"predicted", c.Predicted, predicted}} {
+		if len(of.phases) == 0 {
+			continue
+		}
+		lo, hi := slices.Min(of.phases), slices.Max(of.phases)
+		if of.says < lo-near(lo) || of.says > hi+near(hi) { // which no mean of some is
+			return fmt.Errorf("says that %g was %s, and the phase that %s was", of.says, of.what, span(lo, hi))
+		}
 	}
-	for _, f := range phases[0].Figures {
-		switch {
-		case f.Metric != c.Metric || f.Of != c.Of:
-		case f.Kind == c.Kind && !same(f.Value, c.Measured):
-			return fmt.Errorf("says that %g was measured, and the phase that %g was", c.Measured, f.Value)
-		case f.Kind == Predicted && f.Predictor == c.Predictor && !same(f.Value, c.Predicted):
-			return fmt.Errorf("says that %g was predicted, and the phase that %g was", c.Predicted, f.Value)
+	return nil
+}
+
+// span is a number, or those between two.
+func span(lo, hi float64) string {
+	if lo == hi {
+		return fmt.Sprintf("%g", lo)
+	}
+	return fmt.Sprintf("%g to %g", lo, hi)
+}
+
+// disowned is how a point cannot be one of a run that passed; nil if it can.
+func (p *Point) disowned() error {
+	for _, f := range p.Findings {
+		if f.Outcome == Fail || f.Outcome == Inconclusive {
+			return fmt.Errorf("%q of %s was found to %s", f.Name, f.Of, map[Outcome]string{Fail: "fail", Inconclusive: "be undecided"}[f.Outcome])
+		}
+	}
+	for _, j := range p.Jobs {
+		if j.SumErrors > 0 {
+			return fmt.Errorf("%d of %d sums of job %s are wrong", j.SumErrors, j.SumsChecked, j.Job)
+		}
+		for _, ph := range p.Phases {
+			for _, f := range ph.Figures { // see DropUncompared
+				if j.SumsChecked == 0 && !j.Program && f.Metric == sumErrors && f.Of == j.Job && f.Kind == Measured {
+					return fmt.Errorf("%g sums of job %s are wrong, of none that were compared", f.Value, j.Job)
+				}
+			}
 		}
 	}
 	return nil

@@ -787,6 +787,26 @@ func TestContradiction(t *testing.T) {
 	text := func(run, kept string) results.File {
 		return results.File{Path: "a.toml", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(run))), Text: kept}
 	}
+	ended := func(r results.Record) results.Record {
+		r.Finished = time.Unix(1, 0)
+		return r
+	}
+	sums := func(compared int64) results.Record {
+		return with(func(r *results.Record) {
+			r.Points[0].Jobs = []results.JobSummary{{Job: "A", SumsChecked: compared}}
+			r.Points[0].Phases = append(r.Points[0].Phases, results.Phase{Figures: []results.Figure{{Metric: "sum_errors", Of: "A", Kind: results.Measured}}})
+		})
+	}
+	repeats := func(change func(c *results.Check)) results.Record { // .4 and .42
+		r := share(func(c *results.Check) {
+			c.Measured, c.Error, c.Repeats = .41, .03, 2
+			change(c)
+		})
+		other := r.Points[0].Phases[0].Figures
+		r.Points = append(r.Points, results.Point{Repeat: 1, Phases: []results.Phase{{Figures: []results.Figure{{Metric: "share", Of: "A@tor1", Kind: results.Measured, Value: .42}, other[1]}}}})
+		r.Planned = 2
+		return r
+	}
 	fault := share(func(*results.Check) {})
 	fault.Args = []string{"run", "--sabotage=slow-up", "x.toml"}
 	faulty := fault
@@ -834,6 +854,25 @@ func TestContradiction(t *testing.T) {
 		{"has the text that was run", with(func(r *results.Record) { r.Experiment = text("a = 1\n", "a = 1\n") }), true},
 		{"has another text than was run", with(func(r *results.Record) { r.Experiment = text("a = 1\n", "a = 2\n") }), false},
 		{"has another inventory than was run", with(func(r *results.Record) { r.Inventory = text("a = 1\n", "a = 2\n") }), false},
+		{"has wrong sums", with(func(r *results.Record) {
+			r.Points[0].Jobs = []results.JobSummary{{Job: "A", SumsChecked: 9, SumErrors: 5}}
+		}), false},
+		{"has right sums", sums(9), true},
+		{"has sums that nobody compared", sums(0), false},
+		{"has a finding that failed", with(func(r *results.Record) {
+			r.Points[0].Findings = []results.Finding{{Name: "sums", Of: "A", Outcome: results.Fail}}
+		}), false},
+		{"has a finding that is undecided", with(func(r *results.Record) {
+			r.Points[0].Findings = []results.Finding{{Name: "sums", Of: "A", Outcome: results.Inconclusive}}
+		}), false},
+		{"has the mean of its repeats", repeats(func(c *results.Check) {}), true},
+		{"has a mean that is in none of its repeats", repeats(func(c *results.Check) { c.Measured, c.Error = .38, 0 }), false},
+		{"has a mean that is not off by its error", repeats(func(c *results.Check) { c.Error = .001 }), false},
+		{"failed, and no check did", ended(results.Record{Outcome: results.Fail, ExitCode: 1, Checks: []results.Check{{Gate: true, Outcome: results.Pass}, {Outcome: results.Fail}}}), false},
+		{"failed with a check", ended(results.Record{Outcome: results.Fail, ExitCode: 1, Checks: failed}), true},
+		{"failed, and the program did not", ended(results.Record{Outcome: results.Fail, Checks: failed}), false},
+		{"ended early, and the program did not", ended(results.Record{Outcome: results.ErrorOutcome}), false},
+		{"ended early", ended(results.Record{Outcome: results.ErrorOutcome, ExitCode: 130}), true},
 		{"an outcome of its own", results.Record{Outcome: "perfect"}, false},
 	} {
 		dir := t.TempDir()
@@ -848,6 +887,42 @@ func TestContradiction(t *testing.T) {
 		if _, err := results.ReadRecord(dir); (err == nil) != c.fine || err != nil && !errors.Is(err, results.ErrContradicts) {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+// TestDirectoryOfAnother: a record in the directory of another run is not read as that of either; a copy of a directory is, under any
+// name of its own.
+func TestDirectoryOfAnother(t *testing.T) {
+	root := t.TempDir()
+	var dirs []string
+	for range 2 {
+		d, err := results.Create(root, &results.Record{Name: "r"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, d.Path)
+	}
+	for _, name := range []string{"copy", filepath.Base(dirs[0]) + "-copy", "2026-11-30T03-37-12Z-old"} {
+		to := filepath.Join(root, name)
+		if err := os.CopyFS(to, os.DirFS(dirs[0])); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := results.ReadRecord(to); err != nil {
+			t.Error(err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dirs[0], results.RecordFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dirs[1], results.RecordFile), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := results.ReadRecord(dirs[1]); !errors.Is(err, results.ErrContradicts) {
+		t.Errorf("the record of another run: %v", err)
 	}
 }
 

@@ -69,6 +69,9 @@ func compareAction(c *cli.Context) error {
 		pair, err = history.Compare(c.Context, x, dirs[0], dirs[1], opt)
 		return err
 	})
+	if errors.Is(err, history.ErrSame) {
+		return inputError{err, "name another run; inabench show lists all"}
+	}
 	if err != nil {
 		return err
 	}

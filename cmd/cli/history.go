@@ -367,6 +367,9 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		if s.Spoilt > 0 {
 			note(s, "%s left out: limited by the testbed, or ended early", human.Plural(s.Spoilt, "run"))
 		}
+		if s.Copies > 0 {
+			note(s, "%s left out: a run counts once", human.Plural(s.Copies, "duplicate"))
+		}
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -15,7 +15,7 @@
 // Differences says in what two settings differ. The version of this tool is not part of a setting, since it is what is under test,
 // but each night names it.
 //
-// A run is a night; its repeats are the figures of that night. Runs that were cut off count
+// A run is a night, in however many directories it is; its repeats are the figures of that night. Runs that were cut off count
 // with the points that they finished. Points that the testbed limited, or that ended early, do
 // not count, and Night.Spoilt says how many these are.
 //

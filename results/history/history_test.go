@@ -180,7 +180,7 @@ func TestSeries(t *testing.T) {
 	if then.Spoilt != 1 || then.Nights[2].Spoilt != 1 {
 		t.Errorf("spoilt: %d nights and %d repeats, want 1 and 1", then.Spoilt, then.Nights[2].Spoilt)
 	}
-	want := Night{Run: first, Started: began, Outcome: results.Pass, Complete: true, Tool: "v0.1.0", Figures: []float64{100, 102}}
+	want := Night{Run: first, ID: first[len(first)-26:], Started: began, Outcome: results.Pass, Complete: true, Tool: "v0.1.0", Figures: []float64{100, 102}}
 	if diff := cmp.Diff(want, then.Nights[0]); diff != "" {
 		t.Errorf("the first night (-want +got):\n%s", diff)
 	}

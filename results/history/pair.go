@@ -3,6 +3,8 @@ package history
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -102,9 +104,12 @@ func (p *Pair) Count(c PairChange) (n int) {
 	return n
 }
 
+// ErrSame is wrapped where a run is to be compared with itself, or with a copy of it.
+var ErrSame = errors.New("a run does not differ from itself")
+
 // Compare holds the run in one directory against that in another. Its noise is learnt from the nights
 // of their setting that the index has, which may be nil: then from their repeats alone. Predictions
-// are not compared. The error is that of reading a record, or the index.
+// are not compared. The error is that of reading a record, or the index; or wraps ErrSame.
 func Compare(ctx context.Context, x *Index, before, after string, o PairOptions) (*Pair, error) {
 	var a, b entry
 	for i, e := range []*entry{&a, &b} {
@@ -116,6 +121,9 @@ func Compare(ctx context.Context, x *Index, before, after string, o PairOptions)
 		if e.read(real); e.err != nil {
 			return nil, e.err
 		}
+	}
+	if a.is(b.dir, b.rec.ID) {
+		return nil, fmt.Errorf("%w: %s and %s are of %s", ErrSame, a.dir, b.dir, a.rec.ID)
 	}
 	b.renumber(a.rec)
 	run := func(e *entry) PairRun {
@@ -141,7 +149,7 @@ func Compare(ctx context.Context, x *Index, before, after string, o PairOptions)
 			k := seriesIdentity(s)
 			for _, n := range s.Nights {
 				// What followed the later run is no evidence of how noisy things were.
-				if n.Run != a.dir && n.Run != b.dir && !n.Started.After(b.rec.Started) {
+				if !a.is(n.Run, n.ID) && !b.is(n.Run, n.ID) && !n.Started.After(b.rec.Started) {
 					earlier[k] = append(earlier[k], n.Figures)
 					if !n.Started.After(a.rec.Started) {
 						upTo[k] = append(upTo[k], n.Figures)
@@ -200,6 +208,9 @@ func Compare(ctx context.Context, x *Index, before, after string, o PairOptions)
 	})
 	return p, nil
 }
+
+// is says whether a run is of so named a directory, or id.
+func (e *entry) is(dir, id string) bool { return e.dir == dir || e.rec.ID == id && id != "" }
 
 // renumber gives points of a run the numbers that they have in another one, by their labels: a sweep of fewer values
 // numbers them otherwise. Points that share their labels with others of their run keep theirs.

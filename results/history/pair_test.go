@@ -1,8 +1,11 @@
 package history
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -105,6 +108,45 @@ func TestCompareNarrowed(t *testing.T) {
 		}
 		if got := p.Metrics[0].Counts; !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestCopies: a run counts once, in however many directories it is, and is not compared with itself.
+func TestCopies(t *testing.T) {
+	root := t.TempDir()
+	var runs []string
+	for day := range 14 {
+		runs = append(runs, resultstest.Save(t, root, record(day, 100+math.Sin(2.4*float64(day)))))
+	}
+	for i, of := range []int{3, 3, 3, 13} {
+		if err := os.CopyFS(filepath.Join(root, fmt.Sprintf("copy-%d", i)), os.DirFS(filepath.Join(root, runs[of]))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := openIndex(t, root)
+	update(t, x, 18)
+	s := series(t, x, Query{Metric: "goodput"})
+	if len(s) != 1 || len(s[0].Nights) != 14 || s[0].Copies != 4 {
+		t.Fatalf("%+v", s)
+	}
+	uses, err := x.Uses(t.Context())
+	if err != nil || len(uses) != 1 || uses[0].Runs != 14 {
+		t.Errorf("%+v, %v", uses, err)
+	}
+	for _, other := range []string{runs[13], "copy-3"} {
+		if _, err := Compare(t.Context(), x, filepath.Join(root, runs[13]), filepath.Join(root, other), PairOptions{}); !errors.Is(err, ErrSame) {
+			t.Errorf("a run and %s: %v", other, err)
+		}
+	}
+	pair, err := Compare(t.Context(), x, filepath.Join(root, "copy-0"), filepath.Join(root, "copy-3"), PairOptions{Metric: "goodput"})
+	if err != nil || len(pair.Figures) != 1 || pair.Figures[0].Verdict.Nights != 12 {
+		t.Errorf("two copies: %+v, %v", pair, err)
+	}
+	for _, dir := range []string{runs[13], "copy-3"} {
+		past, err := x.Past(t.Context(), dir)
+		if err != nil || past.Good == nil || past.Good.Run != runs[12] || len(past.Series) != 2 || len(past.Series[0].Nights) != 14 {
+			t.Errorf("the past of %s: %+v, %v", dir, past, err)
 		}
 	}
 }

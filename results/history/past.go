@@ -37,7 +37,7 @@ func (x *Index) Past(ctx context.Context, dir string) (*report.Past, error) {
 	past := &report.Past{}
 	earlier := 0
 	for _, r := range all { // the newest first
-		if r.Dir == dir || r.Experiment != of.Experiment || r.Setting != of.Setting || !r.Started.Before(of.Started) {
+		if r.Dir == dir || r.ID == of.ID && r.ID != "" || r.Experiment != of.Experiment || r.Setting != of.Setting || !r.Started.Before(of.Started) {
 			continue
 		}
 		earlier++
@@ -122,7 +122,7 @@ func (x *Index) pastSeries(ctx context.Context, rec *results.Record, dir, settin
 		if n := slices.IndexFunc(s.Nights, func(n Night) bool { return n.Started.After(rec.Started) }); n >= 0 {
 			s.Nights = s.Nights[:n]
 		}
-		if len(s.Nights) < 2 || s.Nights[len(s.Nights)-1].Run != dir {
+		if len(s.Nights) < 2 || s.Nights[len(s.Nights)-1].ID != rec.ID || rec.ID == "" {
 			continue
 		}
 		one := report.PastSeries{Metric: s.Metric, Of: s.Of, Point: s.Point, Unit: s.Unit, Phase: s.Phase}

@@ -45,11 +45,14 @@ type Series struct {
 	Unit       string       `json:"unit"`
 	Nights     []Night      `json:"nights"` // the oldest first; each has figures
 	Spoilt     int          `json:"spoilt"` // nights of which nothing counts, as the testbed limited all of it
+	// Copies is how many further directories have a run that is one of the nights, which counts once.
+	Copies int `json:"copies,omitempty"`
 }
 
 // Night is what one run says of a series.
 type Night struct {
-	Run      string          `json:"run"` // its directory
+	Run      string          `json:"run"` // its directory, the first one of several with the run
+	ID       string          `json:"id"`  // the run's
 	Started  time.Time       `json:"started"`
 	Outcome  results.Outcome `json:"outcome"`
 	Complete bool            `json:"complete"` // false: it goes on, or was cut off
@@ -152,13 +155,19 @@ func (x *Index) query(ctx context.Context, q Query) ([]Series, error) {
 }
 
 func (x *Index) nights(ctx context.Context, id int64, since time.Time, s *Series) error {
+	seen := map[string]bool{}
 	return each(ctx, x.db.Load(), func(scan scanner) error {
 		var n Night
 		var started int64
 		var figures []byte
-		if err := scan(&n.Run, &started, &n.Outcome, &n.Complete, &n.Tool, &figures, &n.Spoilt); err != nil {
+		if err := scan(&n.Run, &n.ID, &started, &n.Outcome, &n.Complete, &n.Tool, &figures, &n.Spoilt); err != nil {
 			return err
 		}
+		if seen[n.ID] && n.ID != "" {
+			s.Copies++
+			return nil
+		}
+		seen[n.ID] = true
 		n.Started = time.Unix(0, started).UTC()
 		if err := json.Unmarshal(figures, &n.Figures); err != nil {
 			return fmt.Errorf("%w: figures of %s: %w", ErrCorrupt, n.Run, err)
@@ -169,7 +178,7 @@ func (x *Index) nights(ctx context.Context, id int64, since time.Time, s *Series
 			s.Nights = append(s.Nights, n)
 		}
 		return nil
-	}, `SELECT run.dir, run.started, run.outcome, run.finished <> 0, run.tool, night.figures, night.spoilt
+	}, `SELECT run.dir, run.ulid, run.started, run.outcome, run.finished <> 0, run.tool, night.figures, night.spoilt
 		FROM night JOIN run ON run.id = night.run WHERE night.series = ? AND run.started >= ? ORDER BY run.started, run.dir`, id, nanoseconds(since))
 }
 
@@ -200,7 +209,7 @@ func (x *Index) uses(ctx context.Context) (out []Use, err error) {
 		u.First, u.Last = time.Unix(0, first).UTC(), time.Unix(0, last).UTC()
 		out = append(out, u)
 		return nil
-	}, `SELECT run.experiment, setting.key, setting.facts, count(*), min(run.started), max(run.started)
+	}, `SELECT run.experiment, setting.key, setting.facts, count(DISTINCT coalesce(nullif(run.ulid, ''), run.dir)), min(run.started), max(run.started)
 		FROM run JOIN setting ON setting.key = run.setting
 		WHERE EXISTS (SELECT 1 FROM night WHERE night.run = run.id) GROUP BY 1, 2 ORDER BY 1, 6 DESC, 2`)
 	return out, err
