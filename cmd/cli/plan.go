@@ -113,7 +113,7 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 // drawable is why what an experiment draws for its repeats cannot be; nil of those that draw nothing, or from a file, or are
 // many points. Jobs that are placed are looked at by a plan.
 func drawable(s *spec.Spec) error {
-	if _, places := s.Study().(study.Placer); places || len(s.Points()) > mostChecked {
+	if _, places := kinds.Of(s).(study.Placer); places || len(s.Points()) > mostChecked {
 		return nil
 	}
 	if files, err := kinds.Files(s); err != nil || len(files) > 0 {
