@@ -31,6 +31,7 @@ var (
 var (
 	// mpirun --tag-output puts the rank before each line.
 	tagged    = regexp.MustCompile(`^\[\d+,\d+\]<std(?:out|err)>:\s?`)
+	coloured  = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 	ncclIters = regexp.MustCompile(`(\w+ )?iters: (\d+)`)
 	ncclRank  = regexp.MustCompile(`^#\s+Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device`)
 )
@@ -50,7 +51,7 @@ func NCCLRanks(text []byte) map[int]string {
 }
 
 // ReadNCCLText reads the table of nccl-tests, old or new: columns are those that the header
-// names. Lines of NCCL's own log between are passed over. "N/A" in place of the number of
+// names. Lines of NCCL's own log between are passed over, and what stands before a row in its line is. "N/A" in place of the number of
 // wrong values says that they were not checked. A table without its end is ErrOutput.
 //
 // A number of wrong values that is not 0 makes the reading Wrong; so does an end that says
@@ -74,7 +75,7 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 			r.note("line %d has %d bytes: the first %d were read", n, len(long), mostLine)
 			long = long[:mostLine]
 		}
-		line := strings.TrimSpace(tagged.ReplaceAllString(string(long), ""))
+		line := strings.TrimSpace(coloured.ReplaceAllString(tagged.ReplaceAllString(string(long), ""), ""))
 		fields := strings.Fields(strings.TrimPrefix(line, "#"))
 		switch {
 		case line == "" || len(fields) == 0:
@@ -104,6 +105,11 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 				return nil, fmt.Errorf("nccl-tests: line %d: %w", n, err)
 			}
 			if ok {
+				rows = append(rows, row...)
+			}
+		case columns != nil && len(fields) > len(columns): // a log's line without an end, and a row
+			if row, ok, err := ncclRowOf(columns, units, fields[len(fields)-len(columns):]); ok && err == nil {
+				r.note("line %d: %s stands behind other text", n, SizeName(row[0].size))
 				rows = append(rows, row...)
 			}
 		}
@@ -205,28 +211,30 @@ func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err er
 
 // ncclRows adds rows as figures of their sizes.
 func (r *Reading) ncclRows(rows []ncclRow, iters int) {
-	unchecked := false
+	unchecked, checked := false, false
 	for _, row := range rows {
 		of := SizeName(row.size)
 		if row.inPlace {
 			of += "/in-place"
 		}
+		if finite(row.wrong) && row.wrong != 0 && r.Wrong == "" {
+			r.Wrong = fmt.Sprintf("%s: %v wrong values", of, row.wrong)
+		}
+		checked = checked || !row.unchecked
 		if !finite(row.time, row.algbw, row.busbw) {
 			r.note("%s: not a number, left out", of)
 			continue
 		}
+		unchecked = unchecked || row.unchecked
 		r.Longest = max(r.Longest, row.size)
 		r.add("latency", of, row.time, max(2, iters))
 		r.add("algbw", of, row.algbw, max(2, iters))
 		r.add("busbw", of, row.busbw, max(2, iters))
 		if finite(row.wrong) {
 			r.add("sum_errors", of, row.wrong, 2)
-			if row.wrong != 0 && r.Wrong == "" {
-				r.Wrong = fmt.Sprintf("%s: %v wrong values", of, row.wrong)
-			}
 		}
-		unchecked = unchecked || row.unchecked
 	}
+	r.Unchecked = unchecked && !checked
 	if unchecked {
 		r.note("results were not checked (-c 0), at least not all of them")
 	}

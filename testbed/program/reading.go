@@ -51,6 +51,8 @@ type Reading struct {
 	arrived *results.Series
 	// Longest is the size of the longest vectors that figures of nccl-tests are of, bytes; 0: of others.
 	Longest int64
+	// Unchecked says that the program was told to compare no results.
+	Unchecked bool
 	// Wrong is what the program found wrong with its own results, empty: nothing.
 	Wrong string
 	over  bool // there were more figures than are kept

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -503,4 +504,44 @@ func (r *Reading) Get(metric, of string) (results.Figure, bool) {
 		}
 	}
 	return results.Figure{}, false
+}
+
+// A number of wrong values counts whatever else stands in its row, or before it in its line, also where the end says that all is
+// well.
+func TestNCCLWrongRow(t *testing.T) {
+	text, err := os.ReadFile("testdata/nccl-wrong.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	well := strings.Replace(string(text), ": 1 FAILED", ": 0 OK", 1)
+	for name, change := range map[string][2]string{
+		"as it is":                     {"", ""},
+		"of a time that is no number":  {"76.31  114.46     12", "nan  nan     12"},
+		"in colour":                    {"   536870912     134217728", "\x1b[31m   536870912     134217728"},
+		"behind a line without an end": {"   536870912     134217728", "h1:4711:4712 [0] NCCL INFO Channel 00/0 536870912     134217728"},
+	} {
+		r, err := ReadNCCLText([]byte(strings.Replace(well, change[0], change[1], 1)))
+		if err != nil || r.Wrong != "512MiB: 12 wrong values" || r.Unchecked {
+			t.Errorf("%s: %q, %v", name, r.Wrong, err)
+		}
+	}
+	none := regexp.MustCompile(`(?m)\s(0|12)(  |$)`).ReplaceAllString(well, " N/A$2")
+	if r, err := ReadNCCLText([]byte(none)); err != nil || !r.Unchecked {
+		t.Errorf("with -c 0: %+v, %v", r, err)
+	}
+}
+
+// A table of fewer ranks than the program has is another program's: of a test that knows no MPI each process has its own.
+func TestNCCLRanksOfTable(t *testing.T) {
+	text, err := os.ReadFile("testdata/nccl-new.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for per, want := range map[int]string{2: "", 8: "4 ranks, and the program has 16"} {
+		w := &Workload{Kind: NCCL, Name: "A", PerHost: per, Hosts: []Host{{Name: "h1"}, {Name: "h2"}}}
+		_, err := w.Read([]Output{{Stdout: text}})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d on each host: %v, want %q", per, err, want)
+		}
+	}
 }

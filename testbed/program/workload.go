@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Host is a host as a program reaches it.
@@ -343,6 +344,10 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 			if err := add("", r, err); err != nil {
 				return nil, err
 			}
+			if got, want := len(NCCLRanks(o.Stdout)), max(1, w.PerHost)*len(w.Hosts); got > 0 && got < want {
+				return nil, fmt.Errorf("nccl-tests: %w: the table is of %s, and the program has %d: is the test built with MPI?", ErrOutput, human.Plural(got, "rank"), want)
+			}
+			all.Unchecked = r.Unchecked
 			all.About(w.Name)
 			return all, nil
 		case ATP:

@@ -111,7 +111,7 @@ func (ps Programs) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 		all = append(all, reading.Figures...)
 		ph.Jobs = append(ph.Jobs, w.Name)
 		point.Jobs = append(point.Jobs, programSummary(w, reading))
-		if w.Kind == program.NCCL || reading.Wrong != "" {
+		if w.Kind == program.NCCL && !reading.Unchecked || reading.Wrong != "" {
 			point.Findings = append(point.Findings, rightResults(w.Name, reading.Wrong))
 		}
 		if a := ps[i].SHARP; a != nil {
