@@ -526,8 +526,10 @@ func TestNCCLWrongRow(t *testing.T) {
 		}
 	}
 	none := regexp.MustCompile(`(?m)\s(0|12)(  |$)`).ReplaceAllString(well, " N/A$2")
-	if r, err := ReadNCCLText([]byte(none)); err != nil || !r.Unchecked {
-		t.Errorf("with -c 0: %+v, %v", r, err)
+	for name, text := range map[string]string{"-c 0": none, "-c 0 and no times": regexp.MustCompile(`\d+\.\d\d `).ReplaceAllString(none, "nan ")} {
+		if r, err := ReadNCCLText([]byte(text)); err != nil || !r.Unchecked {
+			t.Errorf("with %s: %+v, %v", name, r, err)
+		}
 	}
 }
 
