@@ -236,7 +236,7 @@ func (c *Conditions) frames(job string) collectives.Frames {
 	for _, l := range c.Senders[job].Layers {
 		bytes += l.Bytes
 	}
-	return collectives.Frames{Message: int64(math.Ceil(bytes)), Payload: 4 * int64(c.Lanes)}
+	return collectives.FramesOf(int64(math.Ceil(bytes)), c.Lanes)
 }
 
 // Predict computes the steady state of a plan's active jobs.

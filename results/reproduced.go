@@ -202,8 +202,8 @@ func Some(key string) string {
 //
 // Who is ahead must be the same: on average, and nowhere surely another, or anybody where the paper has none, by more than
 // rounding. Where the paper has either ahead, both may be. By how much must be the same within SameFactor of what may have been
-// printed so: of a single figure the mean, of "up-to" the largest effect, of "at-least" the smallest, of a range both. An effect whose interval is neither inside nor outside of
-// that counts as inside where it is itself, and half its interval is less than what the factor allows.
+// printed so: of a single figure the mean, of "up-to" the largest effect, of "at-least" the smallest, of a range both. An effect
+// whose interval is neither inside nor outside of that counts as inside where it is itself, and half its interval is less than what the factor allows.
 func (r *Reproduction) judge(lo, hi float64, bound string, all []Effect) {
 	all = slices.Clone(all)
 	lo, hi = min(lo, hi), max(lo, hi)

@@ -735,7 +735,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, pairs [][2]Figure, l
 		}
 		c.Bottleneck = predicted[0].Bottleneck
 		ofRun = c.one && m.Counted
-		if ofRun || each(predicted) {
+		if ofRun || ownOf(predicted) {
 			if errors, ok := missed(observed, predicted); ok {
 				for i, p := range predicted {
 					if e.Relative && p.Value != 0 { // each as a part of its own
@@ -787,8 +787,8 @@ func (c *held) hold(e Expect, observed, predicted []Figure, pairs [][2]Figure, l
 	}
 }
 
-// each says whether predictions differ from repeat to repeat: each is of its own, then, and the interval is that of their errors.
-func each(predicted []Figure) bool {
+// ownOf says whether predictions differ from repeat to repeat: each is of its own, then, and the interval is that of their errors.
+func ownOf(predicted []Figure) bool {
 	return slices.ContainsFunc(predicted, func(p Figure) bool { return p.Value != predicted[0].Value })
 }
 
@@ -1425,7 +1425,7 @@ func ModelErrors(points []Point) []ModelError {
 					all[k.key] = m
 				}
 				err := math.Abs(Combine(observed[k]).Value - want)
-				if errors, ok := missed(observed[k], predicted[k]); ok && each(predicted[k]) { // opposite ones do not cancel out
+				if errors, ok := missed(observed[k], predicted[k]); ok && ownOf(predicted[k]) { // opposite ones do not cancel out
 					err = 0
 					for _, e := range errors {
 						err += math.Abs(e.Value) / float64(len(errors))

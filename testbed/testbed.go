@@ -139,11 +139,11 @@ func (w *Workload) Reduces() []Layer {
 
 // Frames are those that the job's gradients fill over a tree, with so many values in each.
 func (w *Workload) Frames(lanes int) collectives.Frames {
-	f := collectives.Frames{Payload: 4 * int64(lanes)}
+	bytes := int64(0)
 	for _, l := range w.Reduces() {
-		f.Message += l.Bytes
+		bytes += l.Bytes
 	}
-	return f
+	return collectives.FramesOf(bytes, lanes)
 }
 
 // Layer is one gradient tensor of a model profile.

@@ -33,9 +33,16 @@ func slowest(j *placement.JobPlan, topo *inventory.Topology) float64 {
 	return rate
 }
 
+// A sender with a limit of rate sends its first packet, or one that follows a pause, up to FirstBlocks after it was due. A phase
+// of LeastBlocks has figures that are those of the rate: at each end of it some two packets of 16 are in it by chance, 5 % of
+// those of six blocks.
+const (
+	FirstBlocks = 2
+	LeastBlocks = 6
+)
+
 // Block is how long a sender with such a limit of rate takes for a block of packets of so many bytes. Packets leave at
-// random times of their block, a block late: the first, or one that follows a pause, up to two blocks after it was due. 0:
-// there is no limit.
+// random times of their block, a block late. 0: there is no limit.
 func Block(rate float64, frame int) time.Duration {
 	if rate <= 0 {
 		return 0
@@ -54,7 +61,7 @@ func Step(j *placement.JobPlan, w *Workload, topo *inventory.Topology, frame, jo
 	if j.Collective == placement.Ring {
 		return step + seconds(8*collectives.MaxBlock*collectives.Duplex/ringRate(j, w, topo, jobs))
 	}
-	return step + 2*Block(w.Rate, frame)
+	return step + FirstBlocks*Block(w.Rate, frame)
 }
 
 // Operation is how long an iteration of a ring may take where nothing is amiss, and so many jobs share its links: what

@@ -104,14 +104,14 @@ func newestRuns(root string) (map[string]*results.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]*results.Record{}
+	out, extents := map[string]*results.Record{}, map[string]claims.Extent{}
 	for _, e := range all { // the newest first
 		if e.Err != nil || !e.Record.Complete() || e.Record.Sabotage != nil || len(e.Record.Points) == 0 {
 			continue
 		}
 		name := filepath.Base(e.Record.Experiment.Path)
-		if old := out[name]; old == nil || extentOf(e.Record, name) > extentOf(old, name) {
-			out[name] = e.Record
+		if of := extentOf(e.Record, name); out[name] == nil || of > extents[name] {
+			out[name], extents[name] = e.Record, of
 		}
 	}
 	return out, nil

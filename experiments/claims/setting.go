@@ -1,7 +1,6 @@
 package claims
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,7 +45,7 @@ func differs(rec, shipped *results.Record) string {
 	if shipped == nil {
 		return "no such experiment ships"
 	}
-	if rec.Experiment.Text != shipped.Experiment.Text && statement(rec.Experiment.Text) != statement(shipped.Experiment.Text) {
+	if rec.Experiment.Text != shipped.Experiment.Text && results.Statement(rec.Experiment.Text, called) != results.Statement(shipped.Experiment.Text, called) {
 		return "the experiment's file is not the one that ships"
 	}
 	if shipped.Inventory.Text != "" && rec.Inventory.Text != shipped.Inventory.Text {
@@ -65,26 +64,14 @@ func differs(rec, shipped *results.Record) string {
 	return ""
 }
 
-// aside says whether a key leaves an experiment what it is: its names, its testbed, which a record names, the values of a sweep,
-// which are narrowed then, and how many repeats there are.
-func aside(key string) bool {
-	sweep, values := strings.CutPrefix(key, "sweep.")
-	return slices.Contains([]string{"name", "title", "description", "on"}, key) || values && strings.HasSuffix(sweep, ".values") ||
-		slices.Contains(results.RepeatKeys(), strings.TrimPrefix(key, "measure."))
+// called says whether a key leaves an experiment what it is: what it is called, and its testbed, which a record names.
+func called(key string) bool {
+	return slices.Contains([]string{"name", "title", "description", "on"}, key)
 }
 
-// statement is what an experiment's text says, without its layout, its comments and what it is called.
-func statement(text string) string {
-	var spec map[string]any
-	if err := toml.Unmarshal([]byte(text), &spec); err != nil {
-		return text
-	}
-	for _, key := range []string{"name", "title", "description", "on"} {
-		delete(spec, key)
-	}
-	canonical, err := json.Marshal(spec)
-	if err != nil { // of NaN
-		return text
-	}
-	return string(canonical)
+// aside says whether an override leaves an experiment what it is, as its names do: the values of a sweep, which are narrowed then,
+// and how many repeats there are.
+func aside(key string) bool {
+	sweep, values := strings.CutPrefix(key, "sweep.")
+	return called(key) || values && strings.HasSuffix(sweep, ".values") || results.RepeatKey(key)
 }

@@ -42,13 +42,6 @@ const (
 	turns  = 3
 )
 
-// A sender with a limit of rate sends its first packet up to so many blocks after it was due, and so many are the least
-// of a phase whose figures are those of the rate.
-const (
-	firstBlocks = 2
-	leastBlocks = 6
-)
-
 // What a phase has of each job at least, so that a figure is one of many.
 const (
 	leastPSNs   = 1500
@@ -117,7 +110,7 @@ func (p *Pace) slowest(s *spec.Spec, ph *placement.Prediction) {
 		if k.Collective == string(placement.Ring) {
 			least(&p.Rounds, j.Goodput/(8*float64(k.Message)))
 		} else {
-			frames := collectives.Frames{Message: int64(k.Message), Payload: 4 * int64(s.Switch.Lanes)}
+			frames := collectives.FramesOf(int64(k.Message), s.Switch.Lanes)
 			least(&p.PSNs, j.Goodput/(8*frames.Mean()))
 			p.Block = max(p.Block, testbed.Block(float64(k.Rate), conditions.FrameBytes()).Seconds())
 			if j.Bottleneck != "rate limit" { // else its window is not full
@@ -133,7 +126,7 @@ func (p *Pace) slowest(s *spec.Spec, ph *placement.Prediction) {
 func (p Pace) Needs() (warm, length float64) {
 	second := 1e3 * p.Factor // of the lab
 	rest := max(settle*p.Trip, turns*p.Turn) * second
-	warm, length = max(rest, p.Settled*second, firstBlocks*p.Block*second), rest
+	warm, length = max(rest, p.Settled*second, testbed.FirstBlocks*p.Block*second), rest
 	if p.PSNs > 0 {
 		length = max(length, leastPSNs/p.PSNs*second)
 	}
@@ -167,7 +160,7 @@ const (
 // empty: they are not.
 func (p Pace) Sparse(s *spec.Spec) string {
 	block := p.Block * s.Emulation.Factor
-	warm, long := firstBlocks*block, leastBlocks*block
+	warm, long := testbed.FirstBlocks*block, testbed.LeastBlocks*block
 	if s.Measure.Warmup.Std().Seconds() >= warm && (s.Measure.Duration.Std().Seconds() >= long || slices.ContainsFunc(s.Jobs, func(j spec.Job) bool { return j.Duration > 0 })) {
 		return ""
 	}
@@ -187,7 +180,7 @@ func (p Pace) Sets(s *spec.Spec, slower float64) []string {
 		}
 	}
 	warm, length := p.Needs()
-	warm, length = min(warm, most), min(max(min(length, longest), max(trips*max(p.Trip, p.Turn), leastBlocks*p.Block)*1e3*p.Factor), most)
+	warm, length = min(warm, most), min(max(min(length, longest), max(trips*max(p.Trip, p.Turn), testbed.LeastBlocks*p.Block)*1e3*p.Factor), most)
 	for _, t := range []struct {
 		key string
 		has time.Duration

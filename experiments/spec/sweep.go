@@ -11,8 +11,7 @@ import (
 
 // repeats says whether a key is one of how often points are measured, which is the same for all.
 func repeats(path string) bool {
-	name, ok := strings.CutPrefix(path, "measure.")
-	return ok && slices.Contains(results.RepeatKeys(), name)
+	return strings.HasPrefix(path, "measure.") && results.RepeatKey(path)
 }
 
 // maxPoints bounds what the sweeps of a file may multiply to.

@@ -7,6 +7,9 @@ type Frames struct {
 	Payload int64 // bytes that fill a frame
 }
 
+// FramesOf are those of an iteration of so many bytes, or of a stream, with so many values of 4 bytes in each.
+func FramesOf(message int64, lanes int) Frames { return Frames{message, 4 * int64(lanes)} }
+
 // PSNs are the frames of an iteration; 0 of a stream.
 func (f Frames) PSNs() int64 {
 	size := max(1, f.Payload)

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,8 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 
 	"github.com/inabench/inabench/results"
 )
@@ -52,7 +49,7 @@ func SettingOf(rec *results.Record) Setting {
 	}
 	for _, key := range slices.Sorted(maps.Keys(last)) {
 		top, _, _ := strings.Cut(key, ".")
-		if !aside(top) && key != "name" && !slices.Contains(results.RepeatKeys(), strings.TrimPrefix(key, "measure.")) {
+		if !aside(top) && key != "name" && !results.RepeatKey(key) {
 			s.Overrides = append(s.Overrides, last[key])
 		}
 	}
@@ -81,24 +78,9 @@ func aside(key string) bool {
 
 // sumOf is the sum of what an experiment says is to be done.
 func sumOf(text string) string {
-	var spec map[string]any
-	data := []byte(text)
-	if _, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&spec); err == nil { // else it is what it is
-		for key := range spec {
-			if aside(key) {
-				delete(spec, key)
-			}
-		}
-		if m, ok := spec["measure"].(map[string]any); ok {
-			for _, key := range results.RepeatKeys() {
-				delete(m, key)
-			}
-		}
-		if canonical, err := json.Marshal(spec); err == nil { // not of NaN
-			data = canonical
-		}
-	}
-	return sum(data)
+	return sum([]byte(results.Statement(text, func(key string) bool {
+		return aside(key) || strings.HasPrefix(key, "measure.") && results.RepeatKey(key)
+	})))
 }
 
 func sum(data []byte) string {

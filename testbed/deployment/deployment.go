@@ -381,8 +381,8 @@ func frameBytes(s testbed.Setup) int {
 }
 
 // step is how long a job may be without a result where nothing is amiss.
-func (d *deployment) step(j *runningJob) time.Duration {
-	return testbed.Step(&j.plan, &j.work, d.tb.Topology(), frameBytes(d.setup), d.rivals())
+func (d *deployment) step(j placement.JobPlan, w testbed.Workload) time.Duration {
+	return testbed.Step(&j, &w, d.tb.Topology(), frameBytes(d.setup), d.rivals())
 }
 
 // operation is how long an operation of a ring may take; 0 of other jobs.
@@ -407,7 +407,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
 		Offload: d.tb.opt.Offload, Beat: beat(&jp, &w, d.tb.Topology(), frameBytes(d.setup)),
 	}
-	base.Step = cmp.Or(d.operation(jp, w), testbed.Step(&jp, &w, d.tb.Topology(), frameBytes(d.setup), d.rivals()))
+	base.Step = cmp.Or(d.operation(jp, w), d.step(jp, w))
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"
 	}
@@ -492,7 +492,7 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 	defer j.turn.Unlock()
 	j.begun = true
 	// The first two packets are sent one at a time: each may take a step.
-	limit := max(d.tb.opt.StartTimeout, 20*j.work.RTO, 4*d.step(j))
+	limit := max(d.tb.opt.StartTimeout, 20*j.work.RTO, 4*d.step(j.plan, j.work))
 	ctx, release := d.whole(ctx)
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
@@ -552,7 +552,7 @@ func (d *deployment) Stop(ctx context.Context, job string) (err error) {
 	defer release()
 	// What is outstanding may be lost again: resent six times at the longest timeout, of 16 RTO.
 	// A ring may have two operations to do, and its agents wait as much longer as stopTimeout is.
-	limit := max(stopTimeout, 100*j.work.RTO, 4*d.step(j))
+	limit := max(stopTimeout, 100*j.work.RTO, 4*d.step(j.plan, j.work))
 	if op := d.operation(j.plan, j.work); op > 0 {
 		limit = max(limit, stopTimeout+4*op)
 	}

@@ -41,7 +41,7 @@ func (d *deployment) Reallocate(ctx context.Context, grants map[string]placement
 	for _, j := range changed {
 		j.turn.Lock()
 		locked = append(locked, j)
-		limit = max(limit, 20*j.work.RTO, 4*d.step(j))
+		limit = max(limit, 20*j.work.RTO, 4*d.step(j.plan, j.work))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", human.Elapsed(limit)))
 	defer cancel()

@@ -136,7 +136,7 @@ func (d *deployment) watchJobs(ctx context.Context) {
 			if got != s.total || s.moved.IsZero() || asleep || !j.busy() {
 				s.moved, s.total = now, got
 			}
-			still, limit := now.Sub(s.moved), j.limit(max(patience, 2*d.step(j)))
+			still, limit := now.Sub(s.moved), j.limit(max(patience, 2*d.step(j.plan, j.work)))
 			switch {
 			case still > limit:
 				d.fail(d.standstill(ctx, j, still, s))

@@ -55,10 +55,6 @@ func brief(length float64, p *placement.Prediction) string {
 	return ""
 }
 
-// fewBlocks is how many blocks of a sender with a limit of rate a phase has at least for its figures to be those of the
-// rate: at each end of the phase some two packets of 16 are in it by chance, 5 % of those of six blocks.
-const fewBlocks = 6
-
 // sparse says that a phase of so many seconds, after a warm-up of so many, has few packets of a job with a limit of rate:
 // they leave at random times of blocks, the first of which begins a block after its time; empty: it has many, or they were
 // followed, or are a model's, whose packets are evenly apart.
@@ -74,12 +70,12 @@ func sparse(setup testbed.Setup, warmup, length float64, kind results.Kind, p *p
 		block := testbed.Block(setup.Workloads[i].Rate, int(study.FrameBits(setup.Settings.Lanes))/8).Seconds()
 		about := fmt.Sprintf("at its rate job %s sends %d packets in %s, at random times of these", j.Name, ina.Block, human.Quantity(block, "s"))
 		switch {
-		case warmup < 2*block:
+		case warmup < testbed.FirstBlocks*block:
 			return fmt.Sprintf("%s, and the warm-up is %s: a phase may begin before any; a measure.warmup of %s or more, a higher rate, or a smaller emulation.factor would do",
-				about, human.Quantity(warmup, "s"), human.Quantity(2*block, "s"))
-		case length < fewBlocks*block:
+				about, human.Quantity(warmup, "s"), human.Quantity(testbed.FirstBlocks*block, "s"))
+		case length < testbed.LeastBlocks*block:
 			return fmt.Sprintf("%s, and the phase is %s: what is predicted is the mean of many; a measure.duration of %s or more, a higher rate, or a smaller emulation.factor would do",
-				about, human.Quantity(length, "s"), human.Quantity(fewBlocks*block, "s"))
+				about, human.Quantity(length, "s"), human.Quantity(testbed.LeastBlocks*block, "s"))
 		}
 	}
 	return ""

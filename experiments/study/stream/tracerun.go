@@ -190,7 +190,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 		j := &res.Jobs[i]
 		b.Placed.Plan.Jobs = append(b.Placed.Plan.Jobs, j.Plan)
 		b.Placed.Begun[j.Plan.Name] = origin + j.Issued
-		frames := collectives.Frames{Message: int64(math.Round(plain[j.ID].Bytes)), Payload: 4 * int64(s.Switch.Lanes)}
+		frames := collectives.FramesOf(int64(math.Round(plain[j.ID].Bytes)), s.Switch.Lanes)
 		b.Placed.Iteration[j.Plan.Name] = float64(frames.PSNs())
 		still.Jobs = append(still.Jobs, study.Ran{Job: j.Plan.Name, Start: origin + j.Start, End: origin + j.End})
 		point.Findings = append(point.Findings, ahead.Wrong(&j.Plan)...)
