@@ -96,7 +96,7 @@ type (
 	sshTable struct {
 		At          string  `toml:",path"`
 		Address     string  `toml:"address"`     // what one would write after "ssh": host or host:port; may hold a range
-		User        *string `toml:"user"`        // default: ssh_config's, or the current user
+		User        *string `toml:"user"`        // may hold a range; default: ssh_config's, or the current user
 		Jump        *string `toml:"jump"`        // what to go through, by commas, nearest first: hosts of the inventory or user@host:port; "none": nothing
 		Key         *string `toml:"key"`         // private key file; default: ssh_config's, the agent's, then the usual files
 		Certificate *string `toml:"certificate"` // of the key; default: the one beside it, or ssh_config's
@@ -236,8 +236,8 @@ func (b *builder) build() {
 
 func (b *builder) addSwitch(t *switchTable) {
 	n := b.ranges(
-		[]string{t.At + ".name", t.At + ".rack", t.At + ".control", t.At + ".gnmi", t.SSH.At + ".address"},
-		[]string{t.Name, t.Rack, t.Control, t.GNMI, t.SSH.Address})
+		[]string{t.At + ".name", t.At + ".rack", t.At + ".control", t.At + ".gnmi", t.SSH.At + ".address", t.SSH.At + ".user"},
+		[]string{t.Name, t.Rack, t.Control, t.GNMI, t.SSH.Address, or(t.SSH.User, "")})
 	kind := cmp.Or(t.Kind, b.t.Defaults.Kind)
 	if kind == "" && !b.Has(t.At+".kind") && !(b.Has("defaults.kind") && b.Reported("defaults.kind")) {
 		b.KeyProblemf(t.At, tomlfile.OneOf("", Kinds), "missing kind in switch")
@@ -297,7 +297,7 @@ func deviceName(s string) bool {
 
 func (b *builder) addHost(t *hostTable) {
 	d := b.t.Defaults
-	paths, texts := []string{t.At + ".name", t.At + ".rack", t.SSH.At + ".address"}, []string{t.Name, t.Rack, t.SSH.Address}
+	paths, texts := []string{t.At + ".name", t.At + ".rack", t.SSH.At + ".address", t.SSH.At + ".user"}, []string{t.Name, t.Rack, t.SSH.Address, or(t.SSH.User, "")}
 	devices := map[string]bool{}
 	for _, nic := range t.NICs {
 		paths = append(paths, nic.At+".port", nic.At+".address")
@@ -379,7 +379,7 @@ func (b *builder) ssh(t *sshTable, i int) SSH {
 	d := b.t.Defaults
 	s := SSH{
 		Address:     expand(t.Address, i),
-		User:        or(t.User, d.User),
+		User:        d.User,
 		Jump:        or(t.Jump, d.Jump),
 		Key:         b.file(or(t.Key, d.Key)),
 		Certificate: b.file(or(t.Certificate, d.Certificate)),
@@ -387,6 +387,9 @@ func (b *builder) ssh(t *sshTable, i int) SSH {
 		Config:      or(t.Config, d.SSHConfig),
 		Sudo:        or(t.Sudo, d.Sudo),
 		Leases:      or(t.Leases, d.Leases),
+	}
+	if t.User != nil {
+		s.User = expand(*t.User, i)
 	}
 	if s.Config != "none" {
 		s.Config = b.file(s.Config)

@@ -96,11 +96,20 @@ func doctorCommand() *cli.Command {
 				d.Hosts = preflight.Diagnose(c.Context, inv, ways, c.Int("fan-out"), c.Duration("timeout"))
 				d.Switches = diagnoseSwitches(c.Context, inv, c.Int("fan-out"), c.Duration("timeout"))
 				d.Services = diagnoseSHARP(c.Context, inv, c.Duration("timeout"))
-				d.Ceilings = carry.Foresee(inv, nil, version())
+				d.Ceilings = carry.Foresee(answering(inv, d.Hosts), nil, version())
 			}
 			return errors.Join(put(c, d, d.write), d.err())
 		},
 	}
+}
+
+// answering are the hosts of a lab that answered: of others nothing is known today.
+func answering(inv *inventory.Inventory, all []preflight.Diagnosis) *inventory.Inventory {
+	there := *inv
+	there.Hosts = slices.DeleteFunc(slices.Clone(inv.Hosts), func(h inventory.Host) bool {
+		return slices.ContainsFunc(all, func(d preflight.Diagnosis) bool { return d.Host == h.Name && d.Error != "" })
+	})
+	return &there
 }
 
 // diagnosis is what doctor finds.

@@ -114,7 +114,7 @@ func TestDialErrors(t *testing.T) {
 		{"wrong user key", func(h *host) { h.Signers = []xssh.Signer{other} },
 			ssh.ErrAuth, []string{"user lab", xssh.FingerprintSHA256(other.PublicKey())}, "authorized_keys"},
 		{"no such key file", func(h *host) { h.Signers, h.Keys = nil, []string{"/nonexistent/key"} },
-			ssh.ErrAuth, []string{"/nonexistent/key"}, "ssh-keygen"},
+			ssh.ErrAuth, []string{"not asked: no key to log in with", "/nonexistent/key"}, "ssh-keygen"},
 		{"key with passphrase", func(h *host) { h.Signers, h.Keys = nil, []string{encrypted(t)} },
 			ssh.ErrAuth, []string{"id has a passphrase"}, ""},
 		{"not a key file", func(h *host) { h.Signers, h.Keys = nil, []string{writeFile(t, "id", "hello")} },

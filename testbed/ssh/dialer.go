@@ -139,7 +139,7 @@ func (d *Dialer) dial(ctx context.Context, t Target, notes []string) (*Client, e
 	}
 	creds, err := load(t)
 	if err != nil {
-		return nil, fail(ErrAuth, err, "make one with ssh-keygen, name it in the inventory, or start an SSH agent")
+		return nil, fail(noKey{}, err, "make one with ssh-keygen, name it in the inventory, or start an SSH agent")
 	}
 	defer creds.close()
 

@@ -154,14 +154,22 @@ func seal(files *session, f *sftp.File, err error) (at hosts.Stamp, _ error) {
 	return at, errors.Join(err, f.Close())
 }
 
-// why says that a disk is full where that is the reason: OpenSSH's server only says
-// "Failure".
+// readOnly is the flag of StatVFS for a file system that nobody can write to: SSH_FXE_STATVFS_ST_RDONLY.
+const readOnly = 1
+
+// why says that a disk is full, or cannot be written to, where that is the reason: OpenSSH's server only says "Failure".
 func why(files *session, dir string, err error) error {
 	var status *sftp.StatusError
 	if !errors.As(err, &status) {
 		return err
 	}
-	if vfs, verr := files.StatVFS(dir); verr == nil && (vfs.Bavail == 0 || vfs.Files > 0 && vfs.Favail == 0) {
+	vfs, verr := files.StatVFS(dir)
+	switch {
+	case verr != nil:
+		return err
+	case vfs.Flag&readOnly != 0:
+		return fmt.Errorf("%w (%w)", err, syscall.EROFS)
+	case vfs.Bavail == 0 || vfs.Files > 0 && vfs.Favail == 0:
 		return fmt.Errorf("%w (%w)", err, syscall.ENOSPC)
 	}
 	return err

@@ -53,6 +53,15 @@ func TestOpenSSH(t *testing.T) {
 	}
 	wantTree(t, dir, "a", "a/file")
 
+	if os.Geteuid() == 0 { // the server has mounts of its own
+		if _, err := c.Run(t.Context(), []string{"mount", "-t", "tmpfs", "-o", "ro", "none", dir}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Create(t.Context(), dir+"/file", []byte("text")); err == nil || !strings.Contains(err.Error(), "read-only file system") {
+			t.Errorf("on a disk that nobody can write to: %v", err)
+		}
+	}
+
 	l := newLifeline(t)
 	p, err := c.Start(t.Context(), l.family(), nil)
 	if err != nil {
