@@ -15,7 +15,8 @@
 // resource is to make the next file, with link(2), which is atomic and fails if the name
 // is there: of any number of controllers one succeeds. Its content was written, to the
 // disk, under another name before, so no lease is ever half written. To give it back is to
-// link the second name, which needs no room on a full disk. Nothing is ever written over
+// link the second name, which needs no room on a full disk; a file of that name that is not the lease's says
+// nothing. Nothing is ever written over
 // by somebody else and the highest file is never removed, so numbers only grow and none
 // comes twice. (What a host did in the seconds before its own power failed may be undone
 // on its disk. Who took a lease then finds it gone, and has lost it.)
@@ -35,12 +36,17 @@
 // A token tells a holder's files from all others. It is no secret: whoever may read the directory reads it in the
 // highest file. With it alone nobody gets anything. Renewing, and taking again what one has, also want the highest
 // file to be of the caller's account (Holder.UID), which no one without that account can arrange. Return wants the
-// token only, and what it does, giving back, is to make a name: who may do that in the directory needs no token
-// for it, and may take the resource over as well. So the rights to the directory keep others out; leases keep apart
-// those who have them and follow the rules.
+// token only; what it does is to make a second name of the lease's file, and that is for the host to allow. A lease was
+// given back if its second name is that of a regular file of the same account, with the same content: in a sticky
+// directory only the holder's account and root can arrange that, where fs.protected_hardlinks is 1, as it is on all
+// usual distributions. Where it is 0, whoever may write to the directory can end a lease. A server of files that names
+// no owners leaves the content alone to be compared, which everybody can copy. Whoever puts another file under the second
+// name keeps the lease from being given back: it lapses then. All may take a resource over, which says who did. So the
+// rights to the directory keep others out; leases keep apart those who have them and follow the rules.
 package lease
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -268,8 +274,9 @@ func (p Place) free(n uint64) string { return p.file(n) + ".free" }
 
 // listing is a resource's files.
 type listing struct {
-	numbers []uint64 // ascending
-	freed   map[uint64]bool
+	numbers []uint64        // ascending, of either name
+	named   map[uint64]bool // of which there is a first name
+	marked  map[uint64]bool // of which there is a second name, whosever file that is
 	temps   []string
 
 	reserved []reserved
@@ -294,7 +301,7 @@ func (p Place) newest(l listing, after uint64, try func(n uint64) error) (bool, 
 			return false, fmt.Errorf("%d files like %s are no leases: somebody put them there, remove them", others, p.file(l.top()))
 		}
 		err := try(n)
-		if !foreign(err) {
+		if !foreign(err) && (l.named[n] || !errors.Is(err, fs.ErrNotExist)) {
 			return true, err
 		}
 		others++
@@ -304,7 +311,7 @@ func (p Place) newest(l listing, after uint64, try func(n uint64) error) (bool, 
 
 func (p Place) list(ctx context.Context) (listing, error) {
 	names, err := p.Files.List(ctx)
-	l := listing{freed: map[uint64]bool{}}
+	l := listing{named: map[uint64]bool{}, marked: map[uint64]bool{}}
 	for _, name := range names {
 		rest, ok := strings.CutPrefix(name, p.Key+".")
 		if !ok {
@@ -326,10 +333,12 @@ func (p Place) list(ctx context.Context) (listing, error) {
 			continue
 		}
 		if free {
-			l.freed[n] = true
+			l.marked[n] = true
+		} else {
+			l.named[n] = true
 		}
-		// The first name of one that was given back may be missing only where somebody
-		// tidied by hand; the number stays used.
+		// The first name may be missing where somebody tidied by hand, or put a second one there: the number
+		// is used, and says nothing.
 		l.numbers = append(l.numbers, n)
 	}
 	slices.Sort(l.numbers)
@@ -365,10 +374,12 @@ func (p Place) read(ctx context.Context, l listing, n uint64, asked Stamp) (Stat
 	data, made, err := p.Files.Read(ctx, p.file(n))
 	renewed := made.At
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && l.freed[n]:
-		return s, nil
 	case errors.Is(err, fs.ErrPermission) && !renewed.IsZero(): // no record, and so a minute, as below
 	case err != nil:
+		return s, err
+	}
+	back, err := p.back(ctx, l, n, content{data, made, err != nil})
+	if err != nil {
 		return s, err
 	}
 	s.Renewed, s.Own = renewed, made.UID == asked.UID
@@ -379,8 +390,8 @@ func (p Place) read(ctx context.Context, l listing, n uint64, asked Stamp) (Stat
 	}
 	s.plain()
 	s.Expires = renewed.Add(time.Duration(s.TTL) * time.Second)
-	s.Held = !l.freed[s.Fencing] && !now.After(s.Expires)
-	if !s.Held && !l.freed[s.Fencing] {
+	s.Held = !back && !now.After(s.Expires)
+	if !s.Held && !back {
 		r := s.Record
 		s.lapsed = &r
 	}
@@ -388,6 +399,31 @@ func (p Place) read(ctx context.Context, l listing, n uint64, asked Stamp) (Stat
 		s = s.afterRun()
 	}
 	return s, nil
+}
+
+// content is a file as it was read. Of one that its owner keeps from others there is no data.
+type content struct {
+	data []byte
+	at   Stamp
+	kept bool
+}
+
+// back says whether the lease of a number was given back: whether its second name is that of the lease's own file, as far as
+// can be seen from afar. Of files that cannot be read the times are compared in the place of the contents.
+func (p Place) back(ctx context.Context, l listing, n uint64, of content) (bool, error) {
+	if !l.marked[n] {
+		return false, nil
+	}
+	data, at, err := p.Files.Read(ctx, p.free(n))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return of.kept && at.UID == of.at.UID && at.At.Equal(of.at.At), nil
+	case foreign(err), errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return !of.kept && at.UID == of.at.UID && bytes.Equal(data, of.data), nil
 }
 
 // afterRun is the state once the run is over: that of the lock on which it lies, or the same where there is none.
@@ -881,12 +917,16 @@ func (l *Lease) beat(ctx context.Context) error {
 // adopt goes on with a later number, if there is one and the same holder has it.
 func (l *Lease) adopt(ctx context.Context, files listing) error {
 	there, err := l.place.newest(files, l.fencing, func(n uint64) error { return l.follow(ctx, n) })
-	switch {
-	case there || err != nil:
+	if there || err != nil {
 		return err
-	case files.freed[l.fencing]:
+	}
+	back, err := l.place.back(ctx, files, l.fencing, content{data: l.data, at: Stamp{UID: l.holder.UID}})
+	switch {
+	case err != nil:
+		return err
+	case back:
 		return takenError{fmt.Errorf("%s: %w: somebody gave it back", l.place.Name, ErrLost)}
-	case !slices.Contains(files.numbers, l.fencing):
+	case !files.named[l.fencing]:
 		return takenError{fmt.Errorf("%s: %w: its file has been removed", l.place.Name, ErrLost)}
 	}
 	return nil
@@ -957,11 +997,42 @@ func (l *Lease) Release(ctx context.Context) error {
 // release marks a number as given back.
 func (p Place) release(ctx context.Context, n uint64) error {
 	err := p.Files.Link(ctx, p.file(n), p.free(n))
-	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if l, lerr := p.list(ctx); lerr == nil && (l.top() > n || !slices.Contains(l.numbers, n)) {
-		return nil // another has followed, or its files are gone
+	if gone, gerr := p.gone(ctx, n); gone {
+		return nil
+	} else if errors.Is(err, fs.ErrExist) {
+		err = cmp.Or(gerr, fmt.Errorf("%s is no second name of %s: somebody put that file there, remove it", p.free(n), p.file(n)))
 	}
 	return fmt.Errorf("%s: give the lease back: %w", p.Name, err)
+}
+
+// gone says whether nobody has a resource by the file of a number any more: it was given back, another has followed, or the
+// file is gone.
+func (p Place) gone(ctx context.Context, n uint64) (bool, error) {
+	l, err := p.list(ctx)
+	if err != nil || !l.named[n] {
+		return err == nil, err
+	}
+	read := func(n uint64) (content, error) {
+		data, at, err := p.Files.Read(ctx, p.file(n))
+		kept := errors.Is(err, fs.ErrPermission)
+		if kept {
+			err = nil
+		}
+		return content{data, at, kept}, err
+	}
+	followed, err := p.newest(l, n, func(n uint64) error {
+		_, err := read(n)
+		return err
+	})
+	if followed || err != nil {
+		return err == nil, err
+	}
+	of, err := read(n)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist), err
+	}
+	return p.back(ctx, l, n, of)
 }

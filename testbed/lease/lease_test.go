@@ -361,6 +361,157 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
+// TestMarked: in a directory where everybody may write, a lease was given back only by a second name of its own file. Any
+// other file of that name ends nothing for nobody, and keeps who wants to give it back from that, who is told why.
+func TestMarked(t *testing.T) {
+	const own, other = 0, 1 // accounts: whose the file is
+	type put = func(dir, file string) error
+	write := func(text string) put {
+		return func(_, file string) error { return os.WriteFile(file, []byte(text), 0o644) }
+	}
+	copied := func(name string) put {
+		return func(dir, file string) error {
+			return os.WriteFile(file, must(os.ReadFile(filepath.Join(dir, name))), 0o644)
+		}
+	}
+	for name, test := range map[string]struct {
+		put put
+		by  int
+	}{
+		"a directory":                {func(_, file string) error { return os.Mkdir(file, 0o755) }, other},
+		"a link to the lease":        {func(dir, file string) error { return os.Symlink(filepath.Join(dir, "host-h1.1"), file) }, other},
+		"a link to nothing":          {func(dir, file string) error { return os.Symlink(filepath.Join(dir, "none"), file) }, other},
+		"a FIFO":                     {func(_, file string) error { return syscall.Mkfifo(file, 0o644) }, other},
+		"a large file":               {write(strings.Repeat("x", 1<<20)), other},
+		"an empty file":              {write(""), other},
+		"an empty file of its own":   {write(""), own},
+		"a copy":                     {copied("host-h1.1"), other},
+		"a copy of another lease":    {copied("host-h2.1"), other},
+		"another lease of its owner": {func(dir, file string) error { return os.Link(filepath.Join(dir, "host-h2.1"), file) }, own},
+	} {
+		for where, files := range map[string]func(dir string) Files{
+			"here":      func(dir string) Files { return Dir(dir) },
+			"on a host": func(dir string) Files { return On(sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{})), dir) },
+		} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				dir := t.TempDir()
+				of := planted{files(dir), map[string]uint32{}}
+				p := Place{Name: "host h1", Key: "host-h1", Files: of}
+				beside := take(t, Place{Name: "host h2", Key: "host-h2", Files: of}, claim("anna", "R1"))
+				l := take(t, p, claim("anna", "R1"))
+				for _, n := range []uint64{1, 7} { // of the lease, and of none
+					of.by[p.free(n)] = uint32(os.Getuid() + test.by)
+					if err := test.put(dir, filepath.Join(dir, p.free(n))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				check := func(when string) {
+					t.Helper()
+					if s, err := Look(ctx, p); err != nil || !s.Held || s.Owner != "anna" || s.Fencing != 1 {
+						t.Errorf("%s it is anna's: %+v, %v", when, s, err)
+					}
+					if _, err := Take(ctx, p, claim("bob", "R2")); !errors.Is(err, ErrHeld) {
+						t.Errorf("%s it is taken: %v", when, err)
+					}
+					if err := errors.Join(l.Renew(ctx), Follows(ctx, p, l.Holder(), 1)); err != nil {
+						t.Errorf("%s its holder has lost it: %v", when, err)
+					}
+				}
+				check("at first")
+				for what, err := range map[string]error{"release": l.Release(ctx), "return": Return(ctx, p, l.Holder().Token)} {
+					if err == nil || !strings.HasSuffix(err.Error(), "host-h1.1.free is no second name of host-h1.1: somebody put that file there, remove it") {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				check("after that")
+				if past, err := History(ctx, p); err != nil || len(past) != 1 {
+					t.Errorf("%+v, %v", past, err)
+				}
+				for _, n := range []uint64{1, 7} {
+					if err := os.Remove(filepath.Join(dir, p.free(n))); err != nil {
+						t.Fatal(err)
+					}
+					delete(of.by, p.free(n))
+				}
+				if err := errors.Join(l.Release(ctx), l.Release(ctx), beside.Release(ctx)); err != nil {
+					t.Error(err)
+				}
+				if s, err := Look(ctx, p); err != nil || s.Held {
+					t.Errorf("given back: %+v, %v", s, err)
+				}
+			})
+		}
+	}
+}
+
+// TestMarkedFollowed: who has lost a resource has nothing to give back, whatever stands in the way of that.
+func TestMarkedFollowed(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	l := take(t, p, claim("anna", "R1"))
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, p.free(1)), 0o755), os.Mkdir(filepath.Join(dir, p.file(2)), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(t.Context()); err == nil {
+		t.Error("number 2 is no lease, so nobody has followed")
+	}
+	c := claim("bob", "R2")
+	c.Takeover = true
+	take(t, p, c)
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// A number of which somebody has removed the first name is used, and says nothing.
+	if err := os.Remove(filepath.Join(dir, p.file(3))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, p.free(3)), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s := look(t, p); !s.Held || s.Owner != "anna" {
+		t.Errorf("%+v", s)
+	}
+	c = claim("carol", "R3")
+	c.Takeover = true
+	if l := take(t, p, c); l.Fencing() != 4 {
+		t.Errorf("number %d", l.Fencing())
+	}
+}
+
+// TestMarkedUnreadable: of a lease whose owner keeps it from others its two names show that it was given back.
+func TestMarkedUnreadable(t *testing.T) {
+	for name, test := range map[string]struct {
+		put  func(lease, mark string) error
+		by   int
+		back bool
+	}{
+		"its own":                  {os.Link, 0, true},
+		"another's":                {os.Link, 1, false},
+		"another file":             {func(_, mark string) error { return os.WriteFile(mark, []byte("{}"), 0o600) }, 0, false},
+		"one that all can read":    {func(_, mark string) error { return os.WriteFile(mark, []byte("{}"), 0o644) }, 0, false},
+		"a directory of anybody's": {func(_, mark string) error { return os.Mkdir(mark, 0o700) }, 1, false},
+	} {
+		dir := t.TempDir()
+		p := place(dir)
+		take(t, p, claim("anna", "R1"))
+		at := filepath.Join(dir, p.file(1))
+		before := time.Now().Add(-30 * time.Second)
+		if err := errors.Join(os.Chtimes(at, before, before), test.put(at, filepath.Join(dir, p.free(1)))); err != nil {
+			t.Fatal(err)
+		}
+		hidden := &counted{Files: p.Files, unreadable: p.file(1)}
+		p.Files = planted{hidden, map[string]uint32{p.free(1): uint32(os.Getuid() + test.by)}}
+		if name != "one that all can read" {
+			p.Files = planted{&counted{Files: hidden, unreadable: p.free(1)}, p.Files.(planted).by}
+		}
+		if s := look(t, p); s.Held == test.back {
+			t.Errorf("%s: held %t", name, s.Held)
+		}
+	}
+}
+
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -258,16 +258,19 @@ func (s *Set) Release(ctx context.Context, keep ...string) (given []string, err 
 // for a holder that is gone.
 func Return(ctx context.Context, p Place, token string) error {
 	l, err := p.list(ctx)
-	if err != nil || l.top() == 0 || l.freed[l.top()] {
+	if err != nil {
 		return err
 	}
-	data, _, err := p.Files.Read(ctx, p.file(l.top()))
+	_, err = p.newest(l, 0, func(n uint64) error {
+		data, _, err := p.Files.Read(ctx, p.file(n))
+		var r Record
+		if err != nil || json.Unmarshal(data, &r) != nil || r.Token != token {
+			return err
+		}
+		return p.release(ctx, n)
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // another has followed
 	}
-	var r Record
-	if err != nil || json.Unmarshal(data, &r) != nil || r.Token != token {
-		return err
-	}
-	return p.release(ctx, l.top())
+	return err
 }

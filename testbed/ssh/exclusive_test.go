@@ -131,3 +131,40 @@ func TestTakesNothing(t *testing.T) {
 		t.Errorf("the command: %v", err)
 	}
 }
+
+// TestReadSmallSwapped: who puts a link in the place of a file of his own, just when it is read, has it taken for no file of
+// the one whose file the link leads to.
+func TestReadSmallSwapped(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make files of others")
+	}
+	c := newHost(t, nil).connect(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	write(t, at("lease"), "anna's")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	defer func() { close(stop); <-stopped }()
+	swap := func() error {
+		return errors.Join(os.WriteFile(at("file"), nil, 0o644), os.Chown(at("file"), 4242, -1), os.Rename(at("file"), at("mark")),
+			os.Symlink(at("lease"), at("link")), os.Rename(at("link"), at("mark")))
+	}
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := swap(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for range 1000 {
+		if data, by, err := c.ReadSmall(t.Context(), at("mark")); err == nil && (len(data) > 0 || by.UID != 4242) {
+			t.Fatalf("%q of account %d", data, by.UID)
+		}
+	}
+}

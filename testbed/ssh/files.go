@@ -363,10 +363,14 @@ func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, at ho
 		return nil, hosts.Stamp{}, err
 	}
 	// Whoever puts a FIFO in its place between the two makes this wait, for as long as ctx lets it.
+	was := stampOf(<-found)
 	if data, at, err = c.read(ctx, name, bounded.Small, true); err != nil {
-		at = stampOf(<-found)
+		return data, was, err
 	}
-	return data, at, err
+	if at.UID != was.UID { // whoever put a link in its place has no file of its owner's
+		return nil, was, c.errorf("read %s: %w: another's file was put in its place", name, bounded.ErrIrregular)
+	}
+	return data, at, nil
 }
 
 // Stat describes a file; an error wrapping fs.ErrNotExist says there is none.
