@@ -7,7 +7,7 @@
 // Each reader turns output into figures in base units (bit/s, s, 1) and says in notes what
 // it converted. Columns are found by their headers, never by their places. Output that is
 // cut off, or that a program printed on its way to a failure, is an error: half a result is
-// none.
+// none. Nor is a table of nccl-tests one that lacks sizes, or ranks, that were asked for.
 //
 //	program      metrics
 //	nccl-tests   algbw, busbw, latency, sum_errors; of a size, in place and out of place

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // ncclRow is a size, in place or not.
@@ -20,6 +22,7 @@ type ncclRow struct {
 	algbw, busbw float64 // bit/s
 	wrong        float64 // NaN: not counted
 	unchecked    bool
+	kind         string // what is reduced how: type, operation, root
 }
 
 // ncclTime and ncclRate are the units that a row's columns may be in.
@@ -31,7 +34,7 @@ var (
 var (
 	// mpirun --tag-output puts the rank before each line.
 	tagged    = regexp.MustCompile(`^\[\d+,\d+\]<std(?:out|err)>:\s?`)
-	coloured  = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+	coloured  = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|[()].)") // ECMA-48, and the choice of characters
 	ncclIters = regexp.MustCompile(`(\w+ )?iters: (\d+)`)
 	ncclRank  = regexp.MustCompile(`^#\s+Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device`)
 )
@@ -40,7 +43,7 @@ var (
 func NCCLRanks(text []byte) map[int]string {
 	ranks := map[int]string{}
 	for line := range bytes.Lines(text) {
-		if m := ncclRank.FindSubmatch(bytes.TrimSpace(tagged.ReplaceAll(line, nil))); m != nil {
+		if m := ncclRank.FindSubmatch(bare(line)); m != nil {
 			n, err := strconv.Atoi(string(m[1]))
 			if err == nil {
 				ranks[n] = string(m[2])
@@ -75,7 +78,10 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 			r.note("line %d has %d bytes: the first %d were read", n, len(long), mostLine)
 			long = long[:mostLine]
 		}
-		line := strings.TrimSpace(coloured.ReplaceAllString(tagged.ReplaceAllString(string(long), ""), ""))
+		line := string(bare(long))
+		if i := strings.Index(line, "# Out of bounds values"); i > 0 { // behind a log's line without an end
+			line = line[i:]
+		}
 		fields := strings.Fields(strings.TrimPrefix(line, "#"))
 		switch {
 		case line == "" || len(fields) == 0:
@@ -99,17 +105,18 @@ func ReadNCCLText(text []byte) (*Reading, error) {
 					}
 				}
 			}
-		case columns != nil && line[0] >= '0' && line[0] <= '9':
+		case columns != nil:
 			row, ok, err := ncclRowOf(columns, units, fields)
+			if !ok { // a log's line without an end, and a row
+				if behind := ncclBehind(columns, units, fields); behind != nil {
+					r.note("line %d: %s stands behind other text", n, SizeName(behind[0].size))
+					row, ok, err = behind, true, nil
+				}
+			}
 			if err != nil {
 				return nil, fmt.Errorf("nccl-tests: line %d: %w", n, err)
 			}
 			if ok {
-				rows = append(rows, row...)
-			}
-		case columns != nil && len(fields) > len(columns): // a log's line without an end, and a row
-			if row, ok, err := ncclRowOf(columns, units, fields[len(fields)-len(columns):]); ok && err == nil {
-				r.note("line %d: %s stands behind other text", n, SizeName(row[0].size))
 				rows = append(rows, row...)
 			}
 		}
@@ -138,6 +145,23 @@ func ncclUnits(columns, line []string) []string {
 	return units
 }
 
+// ncclBehind is a row at the end of a line that begins with something else, which may be a number or a date; nil: there is none.
+func ncclBehind(columns, units, fields []string) []ncclRow {
+	for _, n := range []int{len(columns), len(columns) + 1} { // with a date and a time of day in one column
+		if n > len(columns) && !slices.Contains(columns, "timestamp") || n >= len(fields) {
+			continue
+		}
+		last := fields[len(fields)-n:]
+		if _, err := strconv.ParseInt(last[1], 10, 64); err != nil {
+			continue
+		}
+		if row, ok, err := ncclRowOf(columns, units, last); ok && err == nil {
+			return row
+		}
+	}
+	return nil
+}
+
 // ncclRowOf is a row, once out of place and once in place. units are those of columns; nil: the usual ones. Not ok: it only
 // looks like one.
 func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err error) {
@@ -162,7 +186,7 @@ func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err er
 		unit, known := "", ncclRate
 		switch c {
 		case "time":
-			rows = append(rows, ncclRow{size: size, inPlace: len(rows) == 1, wrong: math.NaN()})
+			rows = append(rows, ncclRow{size: size, inPlace: len(rows) == 1, wrong: math.NaN(), unchecked: true, kind: strings.Join(fields[min(2, i):i], " ")})
 			unit, known = "us", ncclTime
 		case "algbw", "busbw":
 			unit = "GB/s"
@@ -211,21 +235,24 @@ func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err er
 
 // ncclRows adds rows as figures of their sizes.
 func (r *Reading) ncclRows(rows []ncclRow, iters int) {
-	unchecked, checked := false, false
 	for _, row := range rows {
 		of := SizeName(row.size)
 		if row.inPlace {
 			of += "/in-place"
+		} else {
+			r.lines = append(r.lines, ncclLine{row.size, row.kind})
 		}
 		if finite(row.wrong) && row.wrong != 0 && r.Wrong == "" {
 			r.Wrong = fmt.Sprintf("%s: %v wrong values", of, row.wrong)
 		}
-		checked = checked || !row.unchecked
+		r.Rows++
+		if !row.unchecked {
+			r.Checked++
+		}
 		if !finite(row.time, row.algbw, row.busbw) {
 			r.note("%s: not a number, left out", of)
 			continue
 		}
-		unchecked = unchecked || row.unchecked
 		r.Longest = max(r.Longest, row.size)
 		r.add("latency", of, row.time, max(2, iters))
 		r.add("algbw", of, row.algbw, max(2, iters))
@@ -234,9 +261,11 @@ func (r *Reading) ncclRows(rows []ncclRow, iters int) {
 			r.add("sum_errors", of, row.wrong, 2)
 		}
 	}
-	r.Unchecked = !checked
-	if unchecked {
-		r.note("results were not checked (-c 0), at least not all of them")
+	switch {
+	case r.Checked == 0:
+		r.note("results were not checked, as with -c 0")
+	case r.Checked < r.Rows:
+		r.note("results were checked in %d of %s", r.Checked, human.Plural(r.Rows, "row"))
 	}
 }
 
@@ -296,9 +325,12 @@ type ncclTimes struct {
 func ReadNCCLJSON(text []byte) (*Reading, error) {
 	var out struct {
 		Results []struct {
-			Size    int64      `json:"size"`
-			Out     *ncclTimes `json:"out_of_place"`
-			InPlace *ncclTimes `json:"in_place"`
+			Size    int64           `json:"size"`
+			Type    json.RawMessage `json:"type"`
+			Op      json.RawMessage `json:"redop"`
+			Root    json.RawMessage `json:"root"`
+			Out     *ncclTimes      `json:"out_of_place"`
+			InPlace *ncclTimes      `json:"in_place"`
 		} `json:"results"`
 		OutOfBounds *struct {
 			Count ncclNumber `json:"count"`
@@ -317,7 +349,7 @@ func ReadNCCLJSON(text []byte) (*Reading, error) {
 			if t.Time == nil || t.AlgBW == nil || t.BusBW == nil { // -C 1 has cpu_time
 				return nil, fmt.Errorf("nccl-tests -J: %w: no time, alg_bw or bus_bw of %s: with -C 1 it tells the processor's time alone", ErrOutput, SizeName(s.Size))
 			}
-			row := ncclRow{size: s.Size, inPlace: i == 1, time: float64(*t.Time) * 1e-6, algbw: float64(*t.AlgBW) * 8e9, busbw: float64(*t.BusBW) * 8e9, wrong: math.NaN()}
+			row := ncclRow{kind: string(s.Type) + " " + string(s.Op) + " " + string(s.Root), size: s.Size, inPlace: i == 1, time: float64(*t.Time) * 1e-6, algbw: float64(*t.AlgBW) * 8e9, busbw: float64(*t.BusBW) * 8e9, wrong: math.NaN()}
 			if t.Wrong != nil {
 				row.wrong = float64(*t.Wrong)
 			}

@@ -51,8 +51,10 @@ type Reading struct {
 	arrived *results.Series
 	// Longest is the size of the longest vectors that figures of nccl-tests are of, bytes; 0: of others.
 	Longest int64
-	// Unchecked says that the program was told to compare no results.
-	Unchecked bool
+	// Rows is how many rows a table of nccl-tests has, in place and out of place; of so many of them, Checked, results were
+	// compared with what they should be.
+	Rows, Checked int
+	lines         []ncclLine // of such a table
 	// Wrong is what the program found wrong with its own results, empty: nothing.
 	Wrong string
 	over  bool // there were more figures than are kept

@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,7 +201,7 @@ func TestExtract(t *testing.T) {
 		{log, Rule{Metric: "step_time", Unit: "ms", Regexp: `(\d+) ms$`}, 0.082, 2, "s"},
 		{log, Rule{Metric: "loss", Unit: "1", Regexp: `loss ([\d.]+)`, Take: "last"}, 2.25, 1, "1"},
 		{log, Rule{Metric: "loss", Unit: "1", Regexp: `loss ([\d.]+)`, Take: "first"}, 2.5, 1, "1"},
-		{log, Rule{Metric: "tokens", Unit: "1/s", Regexp: `([\d,]+) tokens`, Take: "sum"}, 2600, 1, "1/s"},
+		{log, Rule{Metric: "tokens", Unit: "1/s", Regexp: `([\d,.]+) tokens`, Take: "sum"}, 1251350.5, 1, "1/s"},
 		{doc, Rule{Metric: "bw", Unit: "GB/s", JSON: "runs.*.bw"}, 13 * 8e9, 2, "bit/s"},
 		{doc, Rule{Metric: "bw", Unit: "MiB/s", JSON: "runs.0.bw"}, 12.5 * 8 * 1048576, 1, "bit/s"},
 	} {
@@ -519,31 +521,124 @@ func TestNCCLWrongRow(t *testing.T) {
 		"of a time that is no number":  {"76.31  114.46     12", "nan  nan     12"},
 		"in colour":                    {"   536870912     134217728", "\x1b[31m   536870912     134217728"},
 		"behind a line without an end": {"   536870912     134217728", "h1:4711:4712 [0] NCCL INFO Channel 00/0 536870912     134217728"},
+		"behind a date":                {"   536870912     134217728", "2026-11-30 10:00:00 h1:4711:4712 [0] NCCL INFO Channel 00/0 536870912     134217728"},
+		"behind a number":              {"   536870912     134217728", "4711 NCCL INFO Channel 00/0 536870912     134217728"},
+		"behind a time and in colour":  {"   536870912     134217728", "\x1b[1;31m10.5\x1b(B\x1b[m 536870912     134217728"},
 	} {
 		r, err := ReadNCCLText([]byte(strings.Replace(well, change[0], change[1], 1)))
-		if err != nil || r.Wrong != "512MiB: 12 wrong values" || r.Unchecked {
+		if err != nil || r.Wrong != "512MiB: 12 wrong values" || r.Checked != 6 || r.Rows != 6 {
 			t.Errorf("%s: %q, %v", name, r.Wrong, err)
 		}
 	}
 	none := regexp.MustCompile(`(?m)\s(0|12)(  |$)`).ReplaceAllString(well, " N/A$2")
 	for name, text := range map[string]string{"-c 0": none, "-c 0 and no times": regexp.MustCompile(`\d+\.\d\d `).ReplaceAllString(none, "nan ")} {
-		if r, err := ReadNCCLText([]byte(text)); err != nil || !r.Unchecked {
+		if r, err := ReadNCCLText([]byte(text)); err != nil || r.Checked != 0 || r.Rows != 6 {
 			t.Errorf("with %s: %+v, %v", name, r, err)
 		}
 	}
+	stamped := strings.ReplaceAll(strings.ReplaceAll(well, "#wrong\n", "#wrong timestamp\n"), "   536870912", "4711 NCCL INFO 536870912")
+	stamped = regexp.MustCompile(`(?m)(\d)$`).ReplaceAllString(stamped, "$1 2026-11-30 10:00:00")
+	if r, err := ReadNCCLText([]byte(stamped)); err != nil || r.Wrong != "512MiB: 12 wrong values" || r.Rows != 6 {
+		t.Errorf("with times: %+v, %v", r, err)
+	}
+	r, err := ReadNCCLText([]byte(strings.Replace(string(text), "# Out of", "h1:4711:4712 [0] NCCL INFO Channel 00/0 # Out of", 1)))
+	if err != nil || r.Wrong == "" {
+		t.Errorf("an end behind other text: %+v, %v", r, err)
+	}
 }
 
-// A table of fewer ranks than the program has is another program's: of a test that knows no MPI each process has its own.
+// A table of other ranks than the program has is another program's: of a test that knows no MPI each process has its own.
 func TestNCCLRanksOfTable(t *testing.T) {
 	text, err := os.ReadFile("testdata/nccl-new.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for per, want := range map[int]string{2: "", 8: "4 ranks, and the program has 16"} {
-		w := &Workload{Kind: NCCL, Name: "A", PerHost: per, Hosts: []Host{{Name: "h1"}, {Name: "h2"}}}
-		_, err := w.Read([]Output{{Stdout: text}})
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%d on each host: %v, want %q", per, err, want)
+	in := func(before, after string) []byte {
+		return regexp.MustCompile(`(?m)^#  Rank.*$`).ReplaceAll(text, []byte(before+"$0"+after))
+	}
+	for name, test := range map[string]struct {
+		w    Workload
+		text []byte
+		want string
+	}{
+		"as many":               {Workload{PerHost: 2}, text, ""},
+		"fewer":                 {Workload{PerHost: 8}, text, "4 ranks, and the program has 16: is the test built with MPI"},
+		"more":                  {Workload{PerHost: 1}, text, "4 ranks, and the program has 2"},
+		"more, in colour":       {Workload{PerHost: 1}, in("\x1b[32m", "\x1b[0m"), "4 ranks, and the program has 2"},
+		"fewer, in mpirun's":    {Workload{PerHost: 8}, in("\x1b[32m[1,0]<stdout>:", "\x1b[K"), "4 ranks, and the program has 16"},
+		"each, with GPUs":       {Workload{PerHost: 2, Launcher: "each"}, text, ""},
+		"more GPUs":             {Workload{Arguments: []string{"-g", "2"}}, text, ""},
+		"more threads":          {Workload{Arguments: []string{"--nthr=2"}}, text, ""},
+		"GPUs of the command":   {Workload{Launcher: "each", Command: []string{"numactl", "-t1", "all_reduce_perf", "-g2"}}, text, ""},
+		"GPUs of a script":      {Workload{Launcher: "each", Command: []string{"run.sh", "-g", "7"}}, text, ""},
+		"as many as mpirun has": {Workload{LaunchArgs: []string{"-np", "4"}}, text, ""},
+		"a script's are mpi's":  {Workload{Command: []string{"run.sh", "-g", "7"}}, text, "the program has 2"},
+	} {
+		test.w.Kind, test.w.Name, test.w.Hosts = NCCL, "A", []Host{{Name: "h1"}, {Name: "h2"}}
+		_, err := test.w.Read([]Output{{Stdout: test.text}})
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
+	}
+}
+
+// A table that lacks a size that was asked for is not whole, whoever asked for it. Where nobody can know what was, it is.
+func TestNCCLSizesOfTable(t *testing.T) {
+	head := "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+	end := "# Out of bounds values : 0 OK\n"
+	for name, test := range map[string]struct {
+		w     Workload
+		table string // sizes and, behind them, types
+		want  string
+	}{
+		"all":                        {Workload{Size: 8, SizeTo: 64}, "8 16 32 64", ""},
+		"one":                        {Workload{Size: 8, SizeTo: 8}, "8", ""},
+		"more":                       {Workload{Size: 8, SizeTo: 64}, "8 16 24 32 64 128", ""},
+		"to a size between":          {Workload{Size: 8, SizeTo: 63}, "8 16 32", ""},
+		"without the first":          {Workload{Size: 8, SizeTo: 64}, "16 32 64", "lacks 8B of "},
+		"without one in the middle":  {Workload{Size: 1 << 20, SizeTo: 4 << 20}, "1048576 4194304", "lacks 2MiB of "},
+		"without the last":           {Workload{Size: 8, SizeTo: 64}, "8 16 32", "lacks 64B of "},
+		"others":                     {Workload{Size: 8, SizeTo: 64}, "1024", "lacks 8B, 16B, 32B, 1 more of "},
+		"one in vain":                {Workload{Size: 1 << 20}, "1024", "lacks 1MiB of "},
+		"nothing asked for":          {Workload{}, "1024", ""},
+		"user's end":                 {Workload{Size: 1 << 10, Arguments: []string{"-e", "4K", "-f", "2"}}, "1024 2048", "lacks 4KiB of "},
+		"user's, all":                {Workload{Size: 1 << 10, SizeTo: 1 << 30, Arguments: []string{"-c", "1", "-e4096", "-b1k"}}, "1024 2048 4096", ""},
+		"user's factor":              {Workload{Size: 8, SizeTo: 216, Arguments: []string{"--stepfactor=3"}}, "8 24 72 216", ""},
+		"user's factor, cut short":   {Workload{Size: 8, SizeTo: 216, Arguments: []string{"--stepf", "3"}}, "8 24 216", "lacks 72B of "},
+		"user's steps":               {Workload{Size: 8, SizeTo: 24, Arguments: []string{"-f", "1", "-i", "0x8"}}, "8 24", "lacks 16B of "},
+		"usual steps":                {Workload{Arguments: []string{"--maxbytes", "3MiB", "--minbytes", "1M"}}, "1048576 3145728", "lacks 2MiB of "},
+		"unknown factor":             {Workload{Size: 8, SizeTo: 64, Arguments: []string{"-f", "two"}}, "8 64", ""},
+		"unknown size":               {Workload{Size: 8, SizeTo: 64, Arguments: []string{"-e", "1Q"}}, "8", ""},
+		"no step":                    {Workload{Size: 8, SizeTo: 64, Arguments: []string{"-f", "1", "-i", "0"}}, "8", ""},
+		"factor of a script":         {Workload{Size: 8, Command: []string{"run.sh", "-f", "4"}, Arguments: []string{"-e", "64"}}, "8 64", ""},
+		"factor of the command":      {Workload{Size: 8, Command: []string{"timeout", "-f", "/opt/all_reduce_perf", "-f", "4"}, Arguments: []string{"-e", "128"}}, "8 128", "lacks 32B of "},
+		"rounded":                    {Workload{Size: 10, SizeTo: 40}, "8 20 40", ""},
+		"of each type":               {Workload{Size: 8, SizeTo: 32, Arguments: []string{"-d", "all"}}, "8 16 32 8/half 16/half 32/half", ""},
+		"of a type without the last": {Workload{Size: 8, SizeTo: 32}, "8 16 32 8/half 16/half", "the table (half sum -1) lacks 32B of 3 sizes"},
+		"of little memory":           {Workload{Size: 8, SizeTo: 32}, "8 16 20!", ""},
+		"of little memory, cut":      {Workload{Size: 8, SizeTo: 32}, "8 20!", "lacks 16B of "},
+	} {
+		table := head
+		for _, row := range strings.Fields(test.table) {
+			if most, ok := strings.CutSuffix(row, "!"); ok {
+				table = "# Reducing maxBytes to " + most + " due to memory limitation\n" + table
+				continue
+			}
+			size, kind, _ := strings.Cut(row, "/")
+			table += size + " 2 " + cmp.Or(kind, "float") + " sum -1 1 1 1 0 1 1 1 0\n"
+		}
+		test.w.Kind, test.w.Name, test.w.Hosts = NCCL, "A", []Host{{Name: "h1"}}
+		r, err := test.w.Read([]Output{{Stdout: []byte(table + end)}})
+		if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrOutput) || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		if err == nil && strings.Contains(test.table, "!") != slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "little memory") }) {
+			t.Errorf("%s: %q", name, r.Notes)
+		}
+	}
+	text := []byte(`{"results": [{"size": 8, "out_of_place": {"time": 1, "alg_bw": 1, "bus_bw": 1, "nwrong": "0"}}], "out_of_bounds": {"count": 0, "okay": "true"}}`)
+	w := Workload{Kind: NCCL, Size: 8, SizeTo: 16, JSON: true, Hosts: []Host{{Name: "h1"}}}
+	if _, err := w.Read([]Output{{Written: text}}); err == nil || !strings.Contains(err.Error(), "lacks 16B of ") {
+		t.Errorf("JSON: %v", err)
 	}
 }

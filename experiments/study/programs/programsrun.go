@@ -111,8 +111,8 @@ func (ps Programs) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 		all = append(all, reading.Figures...)
 		ph.Jobs = append(ph.Jobs, w.Name)
 		point.Jobs = append(point.Jobs, programSummary(w, reading))
-		if w.Kind == program.NCCL && !reading.Unchecked || reading.Wrong != "" {
-			point.Findings = append(point.Findings, rightResults(w.Name, reading.Wrong))
+		if w.Kind == program.NCCL && reading.Checked > 0 || reading.Wrong != "" {
+			point.Findings = append(point.Findings, rightResults(w.Name, reading))
 		}
 		if a := ps[i].SHARP; a != nil {
 			point.Findings = append(point.Findings, a.findings(w, own, reading.Longest, counters.Links, neighbour(works, i))...)
@@ -327,10 +327,13 @@ func programSummary(w *program.Workload, reading *program.Reading) results.JobSu
 }
 
 // rightResults is the finding of what a program says of its own results.
-func rightResults(name, wrong string) results.Finding {
+func rightResults(name string, reading *program.Reading) results.Finding {
 	f := results.Finding{Name: "results are right", Code: results.CodeWrong, Of: name, Outcome: results.Pass, What: "the program found nothing wrong with its results"}
-	if wrong != "" {
-		f.Outcome, f.What = results.Fail, wrong
+	switch {
+	case reading.Wrong != "":
+		f.Outcome, f.What = results.Fail, reading.Wrong
+	case reading.Checked < reading.Rows:
+		f.What = fmt.Sprintf("the program found nothing wrong with its results in %d of %d rows, and checked no others", reading.Checked, reading.Rows)
 	}
 	return f
 }

@@ -120,3 +120,21 @@ func TestNeighbour(t *testing.T) {
 type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// What a program says of its results counts for the rows that it checked.
+func TestRightResults(t *testing.T) {
+	for _, test := range []struct {
+		reading program.Reading
+		outcome results.Outcome
+		says    string
+	}{
+		{program.Reading{Rows: 6, Checked: 6}, results.Pass, "nothing wrong with its results"},
+		{program.Reading{Rows: 6, Checked: 4}, results.Pass, "in 4 of 6 rows, and checked no others"},
+		{program.Reading{Rows: 6, Checked: 4, Wrong: "8B: 1 wrong values"}, results.Fail, "8B: 1 wrong values"},
+	} {
+		f := rightResults("A", &test.reading)
+		if f.Outcome != test.outcome || !strings.HasSuffix(f.What, test.says) || f.Of != "A" {
+			t.Errorf("%+v: %+v", test.reading, f)
+		}
+	}
+}
