@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -76,7 +77,8 @@ const maxDocument = 4 << 20
 const mostFound = 1_000_000
 
 // Extract applies rules to output. A rule that finds nothing, or what is not a number, is an
-// error: a figure that is missing must not look like one that is 0. sum_errors that are not 0 make
+// error: a figure that is missing must not look like one that is 0. Commas part thousands where that is certain, and a number
+// with another comma, or with one of which nobody knows what it is ("1,500"), is none. sum_errors that are not 0 make
 // the reading Wrong.
 func Extract(text []byte, rules []Rule) (*Reading, error) {
 	r := &Reading{}
@@ -116,9 +118,9 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 		}
 		var values []float64
 		for _, s := range found {
-			v, err := strconv.ParseFloat(strings.TrimSpace(strings.ReplaceAll(s, ",", "")), 64)
-			if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, fmt.Errorf("%s: %w: %q is not a finite number", rule.Metric, ErrOutput, shown([]byte(s)))
+			v, err := number(s)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w: %q %w", rule.Metric, ErrOutput, shown([]byte(s)), err)
 			}
 			if rule.Metric == "sum_errors" && v != 0 && r.Wrong == "" {
 				r.Wrong = s + " wrong values"
@@ -128,6 +130,29 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 		r.take(rule, values)
 	}
 	return r, nil
+}
+
+// thousands is a number in groups of three digits.
+var thousands = regexp.MustCompile(`^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?$`)
+
+// number is a finite number as people write it. Commas part thousands where nothing else can be meant: in "1,500,000" and
+// "1,500.0". In many languages "1,500" is one and a half.
+func number(s string) (float64, error) {
+	text := strings.TrimSpace(s)
+	if commas := strings.Count(text, ","); commas > 0 {
+		switch {
+		case !thousands.MatchString(text):
+			return 0, errors.New("is not a finite number: commas part groups of three digits, and a point stands before a fraction")
+		case commas == 1 && !strings.Contains(text, "."):
+			return 0, errors.New("is ambiguous: its comma may part thousands or stand before a fraction: have the program print none")
+		}
+		text = strings.ReplaceAll(text, ",", "")
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, errors.New("is not a finite number")
+	}
+	return v, nil
 }
 
 // shown is the beginning of what a program said, for an error.

@@ -189,7 +189,7 @@ func TestPerftestJSON(t *testing.T) {
 }
 
 func TestExtract(t *testing.T) {
-	log := []byte("step 1 loss 2.5 1,250 tokens/s 80 ms\nstep 2 loss 2.25 1,350 tokens/s 84 ms\n")
+	log := []byte("step 1 loss 2.5 1,250,000 tokens/s 80 ms\nstep 2 loss 2.25 1,350.5 tokens/s 84 ms\n")
 	doc := []byte(`{"runs": [{"bw": 12.5}, {"bw": "13.5"}], "unit": "GB/s"}`)
 	for _, test := range []struct {
 		text []byte
@@ -215,6 +215,17 @@ func TestExtract(t *testing.T) {
 		}
 		if f := r.Figures[0]; math.Abs(f.Value-test.want) > 1e-9*test.want || f.N != test.n || f.Unit != test.unit || f.Metric != test.rule.Metric {
 			t.Errorf("%+v: %+v, want %v %s of %d", test.rule, f, test.want, test.unit, test.n)
+		}
+	}
+	for says, want := range map[string]string{"1,5": "groups of three", "1,500": "ambiguous", "-1,500": "ambiguous", "1.500,5": "groups of three", "1500,000": "groups of three", "1,50,000": "groups of three", ",500": "groups of three", "1,5.0": "groups of three", "0x10": "not a finite number", "nan": "not a finite number"} {
+		for _, text := range []string{"bw " + says, `{"bw": "` + says + `"}`} {
+			rule := Rule{Metric: "bw", Unit: "GB/s", Regexp: `bw (\S+)`}
+			if text[0] == '{' {
+				rule = Rule{Metric: "bw", Unit: "GB/s", JSON: "bw"}
+			}
+			if r, err := Extract([]byte(text), []Rule{rule}); !errors.Is(err, ErrOutput) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %+v, %v; want %q", text, r, err, want)
+			}
 		}
 	}
 	for says, want := range map[string]string{"wrong 0\nwrong 0\n": "", "wrong 0\nwrong 12\n": "12 wrong values"} {

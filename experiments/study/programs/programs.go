@@ -89,7 +89,8 @@ func (*Program) WordsOf(key string) []string {
 	return nil
 }
 
-// Extract says where in a program's output a figure is.
+// Extract says where in a program's output a figure is. Commas in "1,500,000" and "1,500.0" part thousands; what has a comma
+// otherwise, as "1,5" and "1,500" have, is refused: it may be a fraction's.
 type Extract struct {
 	At     string `toml:",path"`
 	Metric string `toml:"metric,required"`     // what the figure is called
