@@ -18,14 +18,14 @@ import (
 )
 
 // Samples reads all samples of the run. A last line that was cut off is left out:
-// it is where a crash or a full disk ended the file.
+// it is where a crash or a full disk ended the file. With a *Damaged the others are there.
 func (d *Dir) Samples() (all []Sample, err error) {
 	err = d.samples(func(s *Sample) { all = append(all, *s) })
 	return all, err
 }
 
 // SamplesDrawn are those of Samples that WriteReport draws. Others take no memory, and of very many these are some: of each
-// counter those that are so far apart that all find room.
+// counter those that are so far apart that all find room. With a *Damaged the others are there: see Drawable.
 func (d *Dir) SamplesDrawn(rec *Record) ([]Sample, error) {
 	links := map[string]bool{}
 	for _, l := range rec.Topology.Links {
@@ -138,9 +138,36 @@ func (d *Dir) samples(add func(*Sample)) error {
 	return nil
 }
 
+// Damaged is what is wrong with samples that were read all the same: some lines are none, and are left out.
+type Damaged struct {
+	Lines, First int   // how many they are, and the number of the first one
+	Cause        error // of the first
+}
+
+func (d *Damaged) Error() string {
+	if d.Lines == 1 {
+		return fmt.Sprintf("line %d is damaged: %v", d.First, d.Cause)
+	}
+	return fmt.Sprintf("%d lines are damaged, the first is line %d: %v", d.Lines, d.First, d.Cause)
+}
+
+func (d *Damaged) Unwrap() error { return d.Cause }
+
+// Drawable is the record with which samples can be shown that were read with that error: where some are left out, a copy of it
+// with a warning. Any other error stays.
+func (rec *Record) Drawable(err error) (*Record, error) {
+	var damaged *Damaged
+	if !errors.As(err, &damaged) {
+		return rec, err
+	}
+	warned := *rec
+	warned.Warnings = append(slices.Clip(rec.Warnings), fmt.Sprintf("%s: %v; drawings are of the other lines", SamplesFile, damaged))
+	return &warned, nil
+}
+
 // ReadSamples reads lines of samples.jsonl. A last line without its newline that
-// does not parse is left out; any other bad line is an error with its number, and
-// the samples before it are returned.
+// does not parse is left out; other bad lines are too, and a *Damaged says so beside the
+// samples. With any other error the samples before it are returned.
 func ReadSamples(r io.Reader) (all []Sample, err error) {
 	err = readSamples(r, func(s *Sample) { all = append(all, *s) })
 	return all, err
@@ -148,6 +175,7 @@ func ReadSamples(r io.Reader) (all []Sample, err error) {
 
 func readSamples(r io.Reader, add func(*Sample)) error {
 	words := words{}
+	var damaged *Damaged
 	in := bufio.NewReaderSize(r, 1<<16)
 	for n := 1; ; n++ {
 		line, err := in.ReadSlice('\n') // which is good until the next
@@ -168,13 +196,18 @@ func readSamples(r io.Reader, add func(*Sample)) error {
 				bad = json.Unmarshal(text, &s)
 			}
 			switch {
-			case bad != nil && whole:
-				return fmt.Errorf("line %d: %w", n, bad)
 			case bad == nil:
 				add(&s)
+			case whole && damaged == nil:
+				damaged = &Damaged{1, n, bad}
+			case whole:
+				damaged.Lines++
 			}
 		}
 		if !whole {
+			if damaged != nil {
+				return damaged
+			}
 			return nil
 		}
 	}

@@ -731,9 +731,15 @@ func TestReadSamplesCutOff(t *testing.T) {
 			t.Errorf("cut after %d bytes: %d samples, %v; want %d", n, len(s), err, want)
 		}
 	}
-	s, err := results.ReadSamples(strings.NewReader("{\"t\":1}\nrubbish\n{\"t\":2}\n"))
-	if err == nil || !strings.Contains(err.Error(), "line 2") || len(s) != 1 {
-		t.Errorf("%v, %v", s, err)
+	for text, want := range map[string]string{
+		"{\"t\":1}\nrubbish\n{\"t\":2}\n":                               "line 2 is damaged",
+		"{\"t\":1}\n\n{\"t\":9,\"sou{\"t\":9}\n[]\n{\"t\":2}\n{\"t\":3": "2 lines are damaged, the first is line 3",
+	} {
+		s, err := results.ReadSamples(strings.NewReader(text))
+		var damaged *results.Damaged
+		if !errors.As(err, &damaged) || !strings.HasPrefix(err.Error(), want) || len(s) != 2 || s[1].T != 2 {
+			t.Errorf("%q: %v, %v; want %s", text, s, err, want)
+		}
 	}
 }
 

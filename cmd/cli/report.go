@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/plot"
 	"github.com/inabench/inabench/results/plot/pdf"
 	"github.com/inabench/inabench/results/report"
@@ -126,8 +127,12 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 		return usagef("use a wider --width or a smaller --text", "a drawing %s wide has no room for labels of %s", c.String("width"), c.String("text"))
 	}
 	samples, err := dir.SamplesDrawn(rec)
+	shown, err := rec.Drawable(err)
 	if err != nil {
 		return err
+	}
+	if shown != rec {
+		fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", human.Printable(shown.Warnings[len(shown.Warnings)-1]))
 	}
 	figures := report.Figures(rec, samples, beside(c, dir), width/perPixel)
 	if len(figures) == 0 {
@@ -188,7 +193,7 @@ func writeReport(c *cli.Context, w io.Writer, rec *results.Record, dir *results.
 		return report.WritePrometheus(w, rec)
 	case "html":
 		samples, err := dir.SamplesDrawn(rec)
-		if err != nil {
+		if rec, err = rec.Drawable(err); err != nil {
 			return err
 		}
 		return report.WriteReport(w, rec, samples, beside(c, dir))
@@ -231,7 +236,7 @@ func retell(c *cli.Context, rec *results.Record, dir *results.Dir) {
 		return
 	}
 	samples, err := dir.SamplesDrawn(rec)
-	if err != nil {
+	if rec, err = rec.Drawable(err); err != nil {
 		return
 	}
 	var page bytes.Buffer

@@ -15,11 +15,12 @@ func Write(d *results.Dir, rec *results.Record) error {
 		return err
 	}
 	samples, err := d.SamplesDrawn(rec)
+	shown, err := rec.Drawable(err)
 	if err != nil {
 		return err
 	}
 	var html, junit bytes.Buffer
-	if err := WriteReport(&html, rec, samples, Beside{}); err != nil {
+	if err := WriteReport(&html, shown, samples, Beside{}); err != nil {
 		return fmt.Errorf("render report: %w", err)
 	}
 	if err := WriteJUnit(&junit, rec); err != nil {

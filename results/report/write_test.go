@@ -1,11 +1,15 @@
 package report
 
 import (
+	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/internal/heap"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/resultstest"
 )
 
@@ -29,6 +33,29 @@ func TestReportMemory(t *testing.T) {
 	}
 	if whole.String() != part.String() {
 		t.Error("the report of what is drawn is another one than that of all")
+	}
+}
+
+// TestReportDamaged: lines of samples that are damaged are left out of a page, which says so, and not out of the record.
+func TestReportDamaged(t *testing.T) {
+	d, rec := resultstest.LargeRun(t, 1<<20)
+	path := filepath.Join(d.Path, results.SamplesFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	lines[2], lines[5] = []byte("{\"t\":1,\"sou\n"), []byte("<b>\n")
+	if err := os.WriteFile(path, bytes.Join(lines, nil), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	before := len(rec.Warnings)
+	if err := Write(d, rec); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(d.Path, results.ReportFile))
+	if err != nil || !strings.Contains(string(page), "samples.jsonl: 2 lines are damaged, the first is line 3") || len(rec.Warnings) != before {
+		t.Errorf("%v, warnings %q", err, rec.Warnings)
 	}
 }
 

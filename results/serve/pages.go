@@ -279,7 +279,7 @@ func (s *Server) reportOf(w io.Writer, which row) error {
 		return err
 	}
 	samples, err := dir.SamplesDrawn(rec)
-	if err != nil {
+	if rec, err = rec.Drawable(err); err != nil {
 		return err
 	}
 	return report.WriteReport(w, rec, samples, s.beside(s.stopping, which))

@@ -143,6 +143,9 @@ func TestPages(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(broken, results.RecordFile), []byte("{"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(root, dir, results.SamplesFile), []byte("{\"t\":1,\"sou\n{\"t\":1}\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	_, h := start(t, root, "")
 	for _, c := range []struct {
 		path string
@@ -156,6 +159,7 @@ func TestPages(t *testing.T) {
 		{"/runs/" + dir + "/", 200, "/history?experiment=two-jobs&amp;metric=goodput"},
 		{"/runs/2026-11-20T00-00-00Z-BROKEN/", 200, "unreadable"},
 		{"/runs/" + dir + "/report.html", 200, "two-jobs"},
+		{"/runs/" + dir + "/report.html", 200, "samples.jsonl: line 1 is damaged"},
 		{"/runs/" + dir + "/files/run.json", 200, `"goodput"`},
 		{"/runs/" + dir + "/files/jobs.csv.gz", 200, "\x1f\x8b"},
 		{"/runs/" + dir + "/files/pcap/tor1.pcap", 200, "packets"},
