@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,9 +103,10 @@ func CSVRow(row []string) []string {
 
 // WriteCSV writes every figure of every repeat: a row for each figure and each thing that it is
 // held against, and by each expectation of that, in base units. Swept keys are columns, whose names are those of the experiment.
-// The columns error and verdict are those of the check of the row's cell, in which repeats are
-// combined; without a check, error is measured - predicted and verdict is empty. Cells that are
-// not known are empty.
+// The column verdict is that of the check of the row's cell, in which repeats are combined. The column
+// error is the row's own: measured - predicted, or that over the prediction where the check's tolerance is
+// relative, as the column relative says. Without a check it is measured - predicted, and verdict is empty.
+// Cells that are not known are empty.
 func WriteCSV(w io.Writer, rec *Record) error {
 	var keys []string
 	for _, p := range rec.Points {
@@ -140,11 +142,7 @@ func WriteCSV(w io.Writer, rec *Record) error {
 		}
 		switch c := r.check; {
 		case c != nil:
-			err := ""
-			if c.Repeats > 0 && !c.Unpredicted {
-				err = human.Exact(c.Error)
-			}
-			row = append(row, err, strconv.FormatBool(c.Relative), string(c.Outcome), strconv.FormatBool(c.Gate), c.FailureCode())
+			row = append(row, r.error(), strconv.FormatBool(c.Relative), string(c.Outcome), strconv.FormatBool(c.Gate), c.FailureCode())
 		case r.observed != nil && r.predictor != "":
 			row = append(row, human.Exact(r.observed.Value-r.predicted), "false", "", "", "")
 		default:
@@ -154,6 +152,30 @@ func WriteCSV(w io.Writer, rec *Record) error {
 	}
 	out.Flush()
 	return out.Error() // the first of all
+}
+
+// error is the row's own in the unit of its check, as the file has it; empty where there is none.
+func (r *figureRow) error() string {
+	c := r.check
+	if r.observed == nil || c.Repeats == 0 || c.Unpredicted {
+		return ""
+	}
+	err := r.observed.Value - r.predicted
+	if c.Relative && err != 0 {
+		unit := math.Abs(r.predicted)
+		if unit == 0 { // of an idle link: see Judge
+			for _, f := range r.point.Phases[r.phase].Figures {
+				if f.Kind == Predicted && f.Metric == r.metric && f.Predictor == r.predictor {
+					unit = max(unit, math.Abs(f.Value))
+				}
+			}
+		}
+		err /= unit
+	}
+	if !human.Finite(err) {
+		return ""
+	}
+	return human.Exact(err)
 }
 
 // SweptKeys are a point's swept keys in the order of its labels.

@@ -44,3 +44,54 @@ func TestEachVerdictInCSV(t *testing.T) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
 }
+
+// TestErrorInCSV: the error of a row is of what stands in that row, whatever that of the mean of repeats is; it has none where
+// it has nothing that it is part of.
+func TestErrorInCSV(t *testing.T) {
+	value := func(v float64) results.Expect {
+		return results.Expect{Metric: "share", Predictor: "value", Value: v, Bound: "within", Statistic: "each", Tolerance: .05, Gate: true}
+	}
+	relative, absolute := value(.5), value(.5)
+	relative.Relative = true
+	none := value(0)
+	none.Relative = true
+	model := results.Expect{Metric: "share", Predictor: "occupancy", Statistic: "each", Tolerance: .5, Relative: true, Gate: true}
+	idle := []results.Point{resultstest.One(.25, .001, 0, 20)}
+	idle[0].Phases[0].Figures = append(idle[0].Phases[0].Figures, resultstest.One(.5, .001, .5, 20).Phases[0].Figures...)
+	for i := range idle[0].Phases[0].Figures[2:] {
+		idle[0].Phases[0].Figures[2+i].Of = "B"
+	}
+	repeats := []results.Point{resultstest.One(.5, .001, 1, 20), resultstest.One(.75, .001, .5, 20), resultstest.One(.25, .001, .5, 20)}
+	repeats[1].Repeat, repeats[2].Repeat = 1, 2
+	for name, c := range map[string]struct {
+		e      results.Expect
+		points []results.Point
+		want   string
+	}{
+		"relative":           {relative, repeats, "0 0.5 -0.5"},
+		"absolute":           {absolute, repeats, "0 0.25 -0.25"},
+		"of its own":         {model, repeats, "-0.5 0.5 -0.5"},
+		"of zero":            {none, repeats, "  "},
+		"of the largest one": {model, idle, "0.5 0"},
+	} {
+		rec := &results.Record{Points: c.points}
+		rec.Checks, _, _ = results.Judge([]results.Expect{c.e}, rec.Points)
+		var b strings.Builder
+		if err := results.WriteCSV(&b, rec); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, row := range rows[1:] {
+			if row[slices.Index(rows[0], "predictor")] == c.e.Predictor {
+				got = append(got, row[slices.Index(rows[0], "error")])
+			}
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%s: %q, want %q", name, s, c.want)
+		}
+	}
+}
