@@ -38,11 +38,17 @@ func QuantityCI(v, lo, hi float64, unit string) string {
 	if !(h > 0) || math.IsInf(h, 0) {
 		return Quantity(v, unit)
 	}
+	div, prefix := 1.0, ""
+	if !Plain(unit) {
+		div, prefix = Prefix(v, unit)
+	}
+	if max(math.Abs(v), h)/div >= mostDigits {
+		return strings.TrimSpace(Fixed(v/div, 3) + " ± " + Fixed(h/div, 3) + " " + prefix + strings.TrimPrefix(unit, "1"))
+	}
 	if Plain(unit) {
 		d := Digits(h, 4)
 		return strconv.FormatFloat(v, 'f', d, 64) + " ± " + strconv.FormatFloat(h, 'f', d, 64)
 	}
-	div, prefix := Prefix(v, unit)
 	v, h = v/div, h/div
 	d := Digits(h, 2)
 	return strconv.FormatFloat(v, 'f', d, 64) + " ± " + strconv.FormatFloat(h, 'f', d, 64) + " " + prefix + unit
@@ -157,12 +163,17 @@ func Prefix(v float64, unit string) (div float64, prefix string) {
 	return 1, ""
 }
 
-// Fixed writes v with n significant digits and no exponent, never dropping
-// digits before the point.
+// mostDigits is the least number that is written with an exponent: nobody counts so many digits.
+const mostDigits = 1e15
+
+// Fixed writes v with n significant digits, without dropping digits before the point or an exponent up to mostDigits.
 func Fixed(v float64, n int) string {
 	a := math.Abs(v)
-	if a == 0 {
+	switch {
+	case a == 0:
 		return "0"
+	case a >= mostDigits:
+		return strconv.FormatFloat(v, 'e', n-1, 64)
 	}
 	d := n - 1 - int(math.Floor(math.Log10(a)+1e-12))
 	// Rounding can carry into one more digit: 9.996 is 10.0.
@@ -189,6 +200,10 @@ func PercentDigits(f float64) string {
 	switch a := math.Abs(p); {
 	case a == 0:
 		return "0"
+	case a >= mostDigits && Finite(f): // it may be beyond all numbers itself
+		digits, power, _ := strings.Cut(strconv.FormatFloat(f, 'e', 2, 64), "e")
+		n, _ := strconv.Atoi(power)
+		return fmt.Sprintf("%se+%d", digits, n+2)
 	case a < 0.095:
 		return strconv.FormatFloat(p, 'f', 2, 64)
 	case a < 99.95:
