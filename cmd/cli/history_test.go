@@ -18,6 +18,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/trend"
 )
 
 // cmdNights writes runs as `inabench run` would have, night by night.
@@ -204,6 +205,18 @@ func TestSparkline(t *testing.T) {
 	}
 	if n := len([]rune(sparkline(nights(many...)))); n != sparks {
 		t.Errorf("%d bars of %d nights, want %d", n, len(many), sparks)
+	}
+}
+
+// TestWentBack: a change that did not last is not told as one from which on things are another way.
+func TestWentBack(t *testing.T) {
+	at := time.Date(2026, 7, 11, 2, 0, 0, 0, time.Local)
+	for until, want := range map[int]string{0: "A: 50.0 % lower from 2026-07-11 on; r", 3: "A: 50.0 % lower from 2026-07-11 for 1 run, which did not last; r", 4: "A: 50.0 % lower from 2026-07-11 for 2 runs, which did not last; r"} {
+		s := seriesHistory{Series: history.Series{Metric: "goodput", Of: "A", Unit: "bit/s"}, Changes: []changed{{trend.Change{Night: 2, Found: 2, Until: until, Shift: -.5}, "r", at}}}
+		var b strings.Builder
+		if err := (metricHistory{Series: []seriesHistory{s}}).write(&b); err != nil || !strings.Contains(b.String(), "  "+want+"\n") {
+			t.Errorf("%v: %s\nwant %q", err, b.String(), want)
+		}
 	}
 }
 

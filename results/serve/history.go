@@ -37,6 +37,7 @@ type changeView struct {
 	Run     string    `json:"run"`
 	Started time.Time `json:"started"`
 	Text    string    `json:"text"` // "5.0 % lower"
+	On      string    `json:"-"`    // "on", or for how long
 }
 
 // question is what of the history is asked for.
@@ -107,7 +108,11 @@ func (s *Server) series(ctx context.Context, q history.Query, n int) (out []seri
 			if c.Shift < 0 {
 				way = "lower"
 			}
-			view := changeView{c, f.Nights[c.Night].Run, f.Nights[c.Night].Started, strings.TrimPrefix(human.Percent(c.Shift), "-") + " " + way}
+			on := "on"
+			if n := c.Lasted(); n > 0 {
+				on = fmt.Sprintf("for %s, which did not last", human.Plural(n, "run"))
+			}
+			view := changeView{c, f.Nights[c.Night].Run, f.Nights[c.Night].Started, strings.TrimPrefix(human.Percent(c.Shift), "-") + " " + way, on}
 			v.Changes = append(v.Changes, view)
 			drawing.Steps = append(drawing.Steps, plot.NightStep{At: c.Night, Text: view.Text})
 		}

@@ -118,10 +118,16 @@ func Judge(nights []Night, o Options) (Verdict, error) {
 
 // Change is a night from which on a metric was another one.
 type Change struct {
-	Night int     `json:"night"` // its index
-	Found int     `json:"found"` // the night in which it was seen
+	Night int `json:"night"` // its index
+	Found int `json:"found"` // the night in which it was seen
+	// Until is the index of the first night that was not so any more, where that came before it had lasted; 0: it has lasted, or
+	// may still.
+	Until int     `json:"until,omitempty"`
 	Shift float64 `json:"shift"` // relative to the nights before, back to the change before
 }
+
+// Lasted says for how many nights a change was there that did not last; 0: it is no such one.
+func (c Change) Lasted() int { return max(0, c.Until-c.Night) }
 
 // Follow is Judge, with all changes in the history, outliers included, in the order in which a caller of Judge would have
 // heard of them night by night.
@@ -131,7 +137,12 @@ func Follow(nights []Night, o Options) (v Verdict, changes []Change, err error) 
 		return Verdict{}, nil, err
 	}
 	for n := range nights {
-		if v = h.next(n); v.Since < n || v.State == Lower || v.State == Higher {
+		from, since := h.from, h.since
+		v = h.next(n)
+		if last := len(changes) - 1; last >= 0 && changes[last].Night == since && h.from == from && h.since != since {
+			changes[last].Until = n
+		}
+		if v.Since < n || v.State == Lower || v.State == Higher {
 			c := Change{Night: v.Since, Found: n, Shift: v.Shift}
 			if last := len(changes) - 1; last >= 0 && changes[last].Night == c.Night {
 				c.Found = changes[last].Found
@@ -440,7 +451,7 @@ func (h *history) size(median float64) float64 {
 // middle is the median of what is sorted.
 func middle[S ~[]float64](sorted S) float64 {
 	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return sorted[(n-1)/2]/2 + sorted[n/2]/2 // their sum may be beyond all numbers
 }
 
 // ForChange is how many repeats a night needs, of a metric with such noise, so that the

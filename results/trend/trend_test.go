@@ -5,6 +5,7 @@ import (
 	"flag"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -188,6 +189,40 @@ func TestJudge(t *testing.T) {
 	for name, bad := range map[string][]Night{"none": nil, "empty": {{1}, {}}, "not a number": {{1}, {math.NaN()}}} {
 		if _, err := Judge(bad, Options{}); !errors.Is(err, ErrInput) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestUntil: a change that went back before it had lasted says when; one that lasted, or may still, says nothing.
+func TestUntil(t *testing.T) {
+	steady := func(n int, level float64) (h []Night) {
+		for i := range n {
+			h = append(h, Night{level + level*float64(i%3-1)/1000, level, level})
+		}
+		return h
+	}
+	type change struct{ night, until, lasted int }
+	for name, c := range map[string]struct {
+		nights [][]Night
+		want   []change
+	}{
+		"one night":          {[][]Night{steady(12, 100), steady(1, 50), steady(20, 100)}, []change{{12, 13, 1}}},
+		"three nights":       {[][]Night{steady(12, 100), steady(3, 50), steady(20, 100)}, []change{{12, 15, 3}}},
+		"two outliers":       {[][]Night{steady(12, 100), steady(1, 50), steady(20, 100), steady(1, 20), steady(5, 100)}, []change{{12, 13, 1}, {33, 34, 1}}},
+		"the newest":         {[][]Night{steady(12, 100), steady(1, 50)}, []change{{12, 0, 0}}},
+		"what lasts":         {[][]Night{steady(12, 100), steady(20, 50)}, []change{{12, 0, 0}}},
+		"what lasted":        {[][]Night{steady(12, 100), steady(20, 50), steady(20, 100)}, []change{{12, 0, 0}, {32, 0, 0}}},
+		"to the other side":  {[][]Night{steady(12, 100), steady(2, 50), steady(20, 200)}, []change{{12, 14, 2}, {14, 0, 0}}},
+		"none":               {[][]Night{steady(30, 100)}, nil},
+		"beyond all numbers": {[][]Night{steady(12, 1e308), steady(1, 5e307), steady(20, 1e308)}, []change{{12, 13, 1}}},
+	} {
+		v, changes, err := Follow(slices.Concat(c.nights...), Options{})
+		var got []change
+		for _, ch := range changes {
+			got = append(got, change{ch.Night, ch.Until, ch.Lasted()})
+		}
+		if err != nil || !slices.Equal(got, c.want) || math.IsInf(v.Tonight, 0) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}
 }
