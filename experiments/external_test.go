@@ -31,7 +31,7 @@ import (
 func asked(t *testing.T, p study.Planned) (*predictor.Request, [][]*placement.Prediction) {
 	t.Helper()
 	st := kinds.Of(p.Spec).(jobs.Study)
-	plan, err := st.Plan(p)
+	plan, err := st.Plan(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,20 +47,20 @@ func NewPlan(ctx context.Context, s *spec.Spec, tool string) (*SavedPlan, error)
 		spec:       s,
 		planned:    points,
 	}
-	if out.Points, err = predicted(points); err != nil {
+	if out.Points, err = predicted(ctx, points); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
 // predicted is the plan of points of an experiment that can be planned.
-func predicted(points []study.Planned) (out []study.PlanPoint, err error) {
+func predicted(ctx context.Context, points []study.Planned) (out []study.PlanPoint, err error) {
 	for _, p := range points {
 		st, ok := kinds.Of(p.Spec).(study.Planner)
 		if !ok {
 			return nil, fmt.Errorf("%sits study predicts nothing", spec.Prefix(p.Labels))
 		}
-		pp, err := st.Plan(p)
+		pp, err := st.Plan(ctx, p)
 		if err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}

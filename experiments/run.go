@@ -183,6 +183,9 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), most, spec.MostMeasured)
 	}
 	for i := range points {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
 		p := &points[i]
 		p.Times, p.On = most, o.Driver
 		if o.Standing != nil {
@@ -381,7 +384,7 @@ func touched(points []study.Planned, inv *inventory.Inventory) []string {
 }
 
 // asked is what the run asks of a lab's hosts: nothing that is known, where it is decided while the experiment runs.
-func (r *run) asked() drivers.Asked {
+func (r *run) asked(ctx context.Context) drivers.Asked {
 	if r.spec.Unplanned() != nil {
 		return drivers.Asked{}
 	}
@@ -389,7 +392,7 @@ func (r *run) asked() drivers.Asked {
 	for i, p := range r.points {
 		points[i] = p.Point
 	}
-	return drivers.Asking(r.opt.Tool, points, func() ([]study.PlanPoint, error) { return predicted(r.points) })
+	return drivers.Asking(r.opt.Tool, points, func() ([]study.PlanPoint, error) { return predicted(ctx, r.points) })
 }
 
 // check reports what an experiment, its inventory, or this machine, lacks for a driver.
@@ -440,7 +443,7 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 		if r.held, err = r.opt.Hold.Begin(r.rec.ID, s, touched(r.points, s.Inventory())); err != nil {
 			return err
 		}
-		r.held.Asked = r.asked()
+		r.held.Asked = r.asked(ctx)
 	}
 	r.held.Hold.Need = r.planned()
 	tb, err := r.open(ctx, s, key, pcap)

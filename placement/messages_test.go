@@ -58,7 +58,7 @@ func TestPredictMessages(t *testing.T) {
 				near("goodput over wire rate by waterfill", j.Goodput/j.WireRate, 8*tt.bytes/(tt.frames*frame), 1e-9)
 
 				c.Predictor = placement.Occupancy
-				run, err := placement.Replay(inv, plan, c, placement.Schedule{
+				run, err := placement.Replay(t.Context(), inv, plan, c, placement.Schedule{
 					Jobs:   map[string]flow.Times{"A": {End: 70 * iteration}},
 					Phases: []placement.Phase{{Count: flow.Count{From: 8 * iteration, To: 68 * iteration}, Jobs: []string{"A"}}},
 				})

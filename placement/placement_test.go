@@ -172,7 +172,7 @@ func TestValidate(t *testing.T) {
 
 func predict(t testing.TB, inv *inventory.Inventory, plan *placement.Plan, c placement.Conditions) *placement.Prediction {
 	t.Helper()
-	p, err := placement.Predict(inv, plan, c)
+	p, err := placement.Predict(t.Context(), inv, plan, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestPredictNames(t *testing.T) {
 		for _, c := range []placement.Conditions{
 			{Predictor: "oracle"}, {Active: []string{"Z"}}, {Addressing: "x"}, {Mode: "x"}, {Lanes: -1},
 		} {
-			if p, err := placement.Predict(inv, plan, c); err == nil || p != nil {
+			if p, err := placement.Predict(t.Context(), inv, plan, c); err == nil || p != nil {
 				t.Errorf("%+v: prediction %v, error %v", c, p, err)
 			}
 		}
@@ -534,7 +534,7 @@ func TestPredictShortMessages(t *testing.T) {
 		if rtt > 0 {
 			c.RTTs["A"] = rtt
 		}
-		p, err := placement.Predict(inv, plan, c)
+		p, err := placement.Predict(t.Context(), inv, plan, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -559,7 +559,7 @@ func TestPredictDamageBesideRing(t *testing.T) {
 	plan := place(t, inv,
 		placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"},
 		placement.Job{Name: "R", Hosts: []string{"h1-1", "h1-2"}, Collective: placement.Ring})
-	p, err := placement.Predict(inv, plan, placement.Conditions{
+	p, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{
 		Lanes: 240, Damage: map[string]flow.Damage{"h1-1->tor1": {Loss: 1e-6}}, // so rare that few runs tell
 		Senders: map[string]placement.Sender{
 			"A": {Window: 64, Timeout: 1e-3}, "R": {Layers: []placement.Layer{{Bytes: 8 << 20, Compute: 1e-3}}},

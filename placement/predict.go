@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -246,8 +247,8 @@ func (c *Conditions) frames(job string) collectives.Frames {
 // that how much farther its farthest worker is than its nearest, there and back; the
 // round trip is that of the farthest worker. The PAT of WaterFill is the switch's
 // aggregators over the mean T of the jobs there. Jobs with layers do not send all the
-// time: see problem.turns.
-func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, error) {
+// time: see problem.turns. Packets are followed until ctx ends, of which there is then the error.
+func Predict(ctx context.Context, inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, error) {
 	b, err := newProblem(inv, plan, &c)
 	if err != nil {
 		return nil, err
@@ -256,7 +257,7 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	switch c.Predictor {
 	case "", Occupancy:
 		c.Predictor = Occupancy
-		r, err = b.turns(b.pauses)
+		r, err = b.turns(ctx, b.pauses)
 	case WaterFill:
 		r, err = flow.WaterFill(&b.Problem)
 	default:
@@ -285,8 +286,8 @@ type Phase struct {
 // Replay predicts what a plan's jobs get in the phases of one run, as flow.Replay does; c says nothing of who is
 // active. It is nil where only steady states are known: of other
 // predictors than Occupancy, of phases that begin before all their jobs send or end after one has left, and of what
-// there is too much to follow.
-func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*Prediction, error) {
+// there is too much to follow. Following packets ends with ctx, of which there is then the error.
+func Replay(ctx context.Context, inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*Prediction, error) {
 	if c.Predictor != "" && c.Predictor != Occupancy {
 		return nil, nil
 	}
@@ -318,7 +319,7 @@ func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*
 			j.Layers = packets(t.layers, t.perFrame(j, &c))
 		}
 	}
-	results, err := flow.Replay(&b.Problem, fs)
+	results, err := flow.Replay(ctx, &b.Problem, fs)
 	if err != nil {
 		return nil, fmt.Errorf("predict with %s: %w", c.Predictor, err)
 	}

@@ -38,7 +38,7 @@ func TestQueue(t *testing.T) {
 		for _, j := range plan.Jobs {
 			senders[j.Name] = placement.Sender{Window: c.window}
 		}
-		p, err := placement.Predict(inv, plan, placement.Conditions{Lanes: 240, Queue: c.queue, Senders: senders})
+		p, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Lanes: 240, Queue: c.queue, Senders: senders})
 		if err != nil {
 			t.Fatal(err)
 		}

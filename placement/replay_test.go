@@ -39,7 +39,7 @@ func TestReplayOfParts(t *testing.T) {
 			if tt.b == (flow.Times{}) {
 				delete(s.Jobs, "B")
 			}
-			got, err := placement.Replay(inv, plan, c, s)
+			got, err := placement.Replay(t.Context(), inv, plan, c, s)
 			if err != nil || (got != nil) != tt.followed {
 				t.Fatalf("%v, %v", got, err)
 			}
@@ -73,7 +73,7 @@ func TestReplayWhileQueuesFill(t *testing.T) {
 		Senders: map[string]placement.Sender{"A": {Window: 4000}}}
 	for _, start := range []float64{.0002, .001, .004} {
 		s := placement.Schedule{Jobs: map[string]flow.Times{"A": {End: .02}}, Phases: []placement.Phase{{Count: flow.Count{From: start, To: start + .001}, Jobs: []string{"A"}}}}
-		got, err := placement.Replay(inv, plan, c, s)
+		got, err := placement.Replay(t.Context(), inv, plan, c, s)
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%v, %v", got, err)
 		}
@@ -92,12 +92,12 @@ func TestReplayRing(t *testing.T) {
 	inv := policytest.Racks(1, 4, 2)
 	plan := place(t, inv, placement.Job{Name: "R", Hosts: []string{"h1-1", "h1-2", "h1-3", "h1-4"}, Collective: placement.Ring})
 	c := placement.Conditions{Lanes: 2400, Senders: map[string]placement.Sender{"R": {Layers: []placement.Layer{{Bytes: 1 << 20, Compute: 200e-6}}}}}
-	steady, err := placement.Predict(inv, plan, c)
+	steady, err := placement.Predict(t.Context(), inv, plan, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := placement.Schedule{Jobs: map[string]flow.Times{"R": {End: .01}}, Phases: []placement.Phase{{Count: flow.Count{From: .0007, To: .0041}, Jobs: []string{"R"}}}}
-	run, err := placement.Replay(inv, plan, c, s)
+	run, err := placement.Replay(t.Context(), inv, plan, c, s)
 	if err != nil || len(run) != 1 {
 		t.Fatalf("%v, %v", run, err)
 	}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -145,8 +146,8 @@ const MostTurns = 5
 // on that: both are found by repetition. Of more than MostTurns jobs, those that are left take
 // their part of links and memory all the time, and are only themselves slower. Rings of short
 // messages are followed frame by frame, and need none of this.
-func (b *problem) turns(turns []turn) (*flow.Result, error) {
-	all, err := flow.Occupancy(&b.Problem)
+func (b *problem) turns(ctx context.Context, turns []turn) (*flow.Result, error) {
+	all, err := flow.Occupancy(ctx, &b.Problem)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +175,7 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 		}
 		if set == len(states)-1 {
 			states[set] = all
-		} else if states[set], err = flow.Occupancy(&p); err != nil {
+		} else if states[set], err = flow.Occupancy(ctx, &p); err != nil {
 			return nil, err
 		}
 	}

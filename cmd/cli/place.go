@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -143,7 +144,7 @@ func placeAction(c *cli.Context) error {
 		if n := len(done.Waiting); n > 0 && !c.Bool("partial") {
 			return b.infeasible(done.Waiting)
 		}
-		out, err := b.result(done)
+		out, err := b.result(c.Context, done)
 		if err != nil {
 			return err
 		}
@@ -317,7 +318,7 @@ func (b *toPlace) infeasible(waiting []*placement.InfeasibleError) error {
 }
 
 // result puts a plan together with what its jobs get.
-func (b *toPlace) result(done *why.Placed) (*placed, error) {
+func (b *toPlace) result(ctx context.Context, done *why.Placed) (*placed, error) {
 	out := &placed{
 		Schema: 1, Tool: version(), Policy: done.Why.Policy, Rule: done.Why.Rule, Seed: b.seed,
 		Inventory: b.inv.File, From: b.file, Jobs: []placedJob{}, Waiting: []waitingJob{}, Machines: done.Machines,
@@ -330,7 +331,7 @@ func (b *toPlace) result(done *why.Placed) (*placed, error) {
 			}
 		}
 	}
-	p, err := placement.Predict(b.inv, done.Plan, b.conditions)
+	p, err := placement.Predict(ctx, b.inv, done.Plan, b.conditions)
 	if err != nil {
 		return nil, err
 	}

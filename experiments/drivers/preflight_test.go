@@ -52,7 +52,7 @@ func plannedPoint(t *testing.T, rack string) (spec.Point, study.PlanPoint) {
 	if err := placement.BuildTree(inv.Topology(), inv, &plan.Jobs[0]); err != nil {
 		t.Fatal(err)
 	}
-	p, err := placement.Predict(inv, plan, placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 1e9}}})
+	p, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 1e9}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ type (
 	}
 	// Planner says what a point should bring before it runs.
 	Planner interface {
-		Plan(p Planned) (PlanPoint, error)
+		Plan(ctx context.Context, p Planned) (PlanPoint, error)
 	}
 	// Predicted is what predictors of others are asked of a point before it runs, in the lab's units.
 	Predicted interface {

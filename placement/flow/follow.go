@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -141,12 +142,12 @@ const (
 // rest is what was counted in got, or, if its shares move, as late as followEvents allow: jobs that share
 // memory may be level in all that is under way, and their shares move for long. Which slots a job holds when
 // others look for some, or which PSNs of a window find none, takes hundreds of windows to even out.
-func rest(n *packets.Network, got *packets.Result) *packets.Result {
+func rest(ctx context.Context, n *packets.Network, got *packets.Result) *packets.Result {
 	if !divided(got) {
 		return got
 	}
 	later := func(events int) *packets.Result { // nil: what is counted then is no other
-		late, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: events, Late: true})
+		late, ok := packets.Run(ctx, n, packets.Limits{Seed: 1, Error: followError, Events: events, Late: true})
 		if !ok || late.Settled < 2*got.Settled || got.Agrees(late, moved) {
 			return nil
 		}
@@ -235,14 +236,14 @@ func (p *Problem) traffic(average *Result) *traffic {
 
 // follow is the steady state as packets show it; average, which may be nil, tells what
 // to expect. It is nil where packets cannot be followed, or there is too much to follow.
-func follow(p *Problem, average *Result) *Result {
+func follow(ctx context.Context, p *Problem, average *Result) *Result {
 	t := p.traffic(average)
 	if t == nil {
 		return nil
 	}
 	var got *packets.Result
 	for _, settled := range []bool{true, false} {
-		for scale := 1; scale <= maxScale && got == nil; scale *= 2 {
+		for scale := 1; scale <= maxScale && got == nil && ctx.Err() == nil; scale *= 2 {
 			// What waits for timeouts is never as it goes on, and several packets are not lost as one is.
 			if t.damaged && (settled || scale > 1) || !t.damaged && 4*t.work/float64(scale) > followEvents {
 				continue
@@ -251,10 +252,10 @@ func follow(p *Problem, average *Result) *Result {
 			if scale > 1 {
 				small = shrunk(t.net, scale)
 			}
-			got, _ = packets.Run(small, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: settled})
+			got, _ = packets.Run(ctx, small, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: settled})
 			if got != nil {
 				if settled {
-					got = rest(small, got)
+					got = rest(ctx, small, got)
 				}
 				unshrink(t.net, got, scale)
 			}

@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -147,7 +149,7 @@ func TestOccupancyOfPackets(t *testing.T) {
 		{"a pool in two levels, both short", levels(Pool, m/2, m/2, 1), []float64{.5}, 2.5, .06},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := Occupancy(tt.p)
+			r, err := Occupancy(t.Context(), tt.p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +178,7 @@ func TestOccupancyOfPackets(t *testing.T) {
 func TestFollowedLoads(t *testing.T) {
 	for _, addressing := range []Addressing{Pool, Linear} {
 		p := rack3(300, addressing, 2, func(i int, j *Job) { j.Window = 1500 / float64(1+i) })
-		r, err := Occupancy(p)
+		r, err := Occupancy(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +200,7 @@ func TestScatterNeedsWindow(t *testing.T) {
 			j.RTT = min(tt.window, 120) / limit
 			j.Nodes[2].Hold = j.RTT / 2
 		})
-		r, err := Occupancy(p)
+		r, err := Occupancy(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +245,7 @@ func TestExactIsExact(t *testing.T) {
 			continue
 		}
 		relied++
-		f := follow(&c.Problem, a)
+		f := follow(t.Context(), &c.Problem, a)
 		if f == nil {
 			continue
 		}
@@ -311,6 +313,30 @@ func TestExactWhere(t *testing.T) {
 	} {
 		if got := exact(tt.p, occupy(t, tt.p)); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestEnds: what nobody waits for is no answer, of a problem whose packets are followed; a closed form is there at once.
+func TestEnds(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	errOver := errors.New("over")
+	cancel(errOver)
+	for _, tt := range []struct {
+		memory     float64
+		addressing Addressing
+		want       error
+	}{{128, Linear, errOver}, {1 << 20, Pool, nil}} {
+		p := rack3(tt.memory, tt.addressing, 2, func(i int, j *Job) {
+			j.Limit, j.Window, j.RTT = 64*float64(1+i), 1024, 1.2
+			j.Nodes[0].Up, j.Nodes[1].Up, j.Nodes[2].Up = None, None, None
+		})
+		if r, err := Occupancy(ctx, p); !errors.Is(err, tt.want) || (r == nil) != (err != nil) {
+			t.Errorf("addressing %d: %v, %v, want %v", tt.addressing, r, err, tt.want)
+		}
+		s := Schedule{Jobs: []Times{{End: 50}, {Begin: 1, End: 50}}, Counts: []Count{{From: 10, To: 50}}}
+		if r, err := Replay(ctx, p, s); !errors.Is(err, tt.want) || (r == nil) != (err != nil) {
+			t.Errorf("addressing %d, a run: %v, %v, want %v", tt.addressing, r, err, tt.want)
 		}
 	}
 }

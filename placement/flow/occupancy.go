@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -56,8 +57,9 @@ const (
 // queues would last, it finds the one that a paced job reaches. Where jobs hold each
 // other back at several links at once, with equal capacities and whole numbers of
 // packets, their division can be left open; then ErrNoSteadyState is possible, in
-// tests for less than one in 10,000 random problems made of such ties.
-func Occupancy(p *Problem) (*Result, error) {
+// tests for less than one in 10,000 random problems made of such ties. Following packets takes seconds,
+// and ends with ctx, of which there is then the error.
+func Occupancy(ctx context.Context, p *Problem) (*Result, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
@@ -65,7 +67,11 @@ func Occupancy(p *Problem) (*Result, error) {
 	if err == nil && exact(p, r) {
 		return r, nil
 	}
-	if f := follow(p, r); f != nil {
+	f := follow(ctx, p, r)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case f != nil:
 		return f, nil
 	}
 	if r != nil {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -27,8 +28,8 @@ const replayEvents = 96_000_000
 //
 // All of the run is followed packet by packet where some phase has no closed form, or a link holds a job back, so
 // that queues grow and drain from phase to phase. A closed form is kept where what was followed comes to the
-// same. There are no results where a run cannot be followed, or takes too long, but for closed forms.
-func Replay(p *Problem, s Schedule) ([]*Result, error) {
+// same. There are no results where a run cannot be followed, or takes too long, but for closed forms. Following packets ends with ctx, of which there is then the error.
+func Replay(ctx context.Context, p *Problem, s Schedule) ([]*Result, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
@@ -51,8 +52,10 @@ func Replay(p *Problem, s Schedule) ([]*Result, error) {
 	if still {
 		return out, nil
 	}
-	followed := replay(p, s, parts)
+	followed := replay(ctx, p, s, parts)
 	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	case followed == nil && closed:
 		return out, nil
 	case followed == nil:
@@ -121,7 +124,7 @@ func (pt *part) whole(jobs int, r *Result) *Result {
 }
 
 // replay is what following all of a run says of its phases; nil: it cannot be followed, or takes too long.
-func replay(p *Problem, s Schedule, parts []part) []*Result {
+func replay(ctx context.Context, p *Problem, s Schedule, parts []part) []*Result {
 	t := p.traffic(expect(p, parts))
 	if t == nil {
 		return nil
@@ -131,7 +134,7 @@ func replay(p *Problem, s Schedule, parts []part) []*Result {
 		t.net.Jobs[i].Behind = false
 		mine.Jobs = append(mine.Jobs, s.Jobs[ji])
 	}
-	got, ok := packets.Replay(t.net, mine, packets.Limits{Seed: 1, Error: followError, Events: replayEvents})
+	got, ok := packets.Replay(ctx, t.net, mine, packets.Limits{Seed: 1, Error: followError, Events: replayEvents})
 	if !ok {
 		return nil
 	}

@@ -14,7 +14,7 @@ func TestReplayClosedForms(t *testing.T) {
 	p := rack3(1<<20, Pool, 2, func(i int, j *Job) {
 		j.Window, j.Limit = 4096, 100*float64(i+1)
 	})
-	got, err := Replay(p, Schedule{
+	got, err := Replay(t.Context(), p, Schedule{
 		Jobs:   []Times{{Begin: 0, End: 3}, {Begin: 1, End: 2}},
 		Counts: []Count{{From: .5, To: 1}, {From: 1.5, To: 2}, {From: 2.5, To: 3}},
 	})
@@ -27,7 +27,7 @@ func TestReplayClosedForms(t *testing.T) {
 		for _, ji := range jobs {
 			only.Jobs = append(only.Jobs, p.Jobs[ji])
 		}
-		want, err := Occupancy(&only)
+		want, err := Occupancy(t.Context(), &only)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestReplayDrains(t *testing.T) {
 	p := rack3(1<<20, Pool, 2, func(_ int, j *Job) {
 		j.Packet, j.Limit, j.Window, j.RTT = 1, 600, 8192, .01
 	})
-	got, err := Replay(p, Schedule{
+	got, err := Replay(t.Context(), p, Schedule{
 		Jobs:   []Times{{Begin: 0, End: 40}, {Begin: 10, End: 20}},
 		Counts: []Count{{From: 1, To: 9}, {From: 11, To: 20}, {From: 22.5, To: 24.5}, {From: 30, To: 40}},
 	})
@@ -87,7 +87,7 @@ func TestReplayRemembers(t *testing.T) {
 	turn := 1 / .3 // s, in which a job comes round
 	replay := func(begin float64) []*Result {
 		t.Helper()
-		got, err := Replay(p, Schedule{
+		got, err := Replay(t.Context(), p, Schedule{
 			Jobs:   []Times{{Begin: 0, End: 100}, {Begin: begin, End: 100}},
 			Counts: []Count{{From: 5, To: 20}, {From: 40, To: 100}},
 		})
@@ -131,7 +131,7 @@ func TestReplayIsSteady(t *testing.T) {
 			}
 			j.RTT = rtt
 		})
-		want, err := Occupancy(p)
+		want, err := Occupancy(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestReplayIsSteady(t *testing.T) {
 		for range p.Jobs {
 			s.Jobs = append(s.Jobs, Times{Begin: rng.Float64(), Within: .5, End: 200})
 		}
-		got, err := Replay(p, s)
+		got, err := Replay(t.Context(), p, s)
 		if err != nil || got == nil {
 			t.Fatal(got, err)
 		}
@@ -173,14 +173,14 @@ func TestReplayRefuses(t *testing.T) {
 		{Counts: []Count{{From: 1, To: 2}}},
 		{Jobs: whole, Counts: []Count{{From: 1, To: 2}}, Lag: Lag{Wake: -1}},
 	} {
-		if got, err := Replay(p, s); err == nil {
+		if got, err := Replay(t.Context(), p, s); err == nil {
 			t.Errorf("%+v: %v", s, got)
 		}
 	}
 	if !proof.Wanted() { // that takes tens of millions of events
 		return
 	}
-	if got, err := Replay(p, Schedule{Jobs: whole, Counts: []Count{{From: 1, To: 1e9}}}); got != nil || err != nil {
+	if got, err := Replay(t.Context(), p, Schedule{Jobs: whole, Counts: []Count{{From: 1, To: 1e9}}}); got != nil || err != nil {
 		t.Errorf("of a hundred billion packets: %v, %v", got, err)
 	}
 }

@@ -90,11 +90,11 @@ nic = {port = "tor1/[1-3]", rate = "100Gbit/s", delay = "5us"}
 			t.Fatal(err)
 		}
 	}
-	alone, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{"A"}, Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 8.192e9}}})
+	alone, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Active: []string{"A"}, Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 8.192e9}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := placement.Predict(inv, plan, placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 8.192e9}, "R": {Rate: 8 * 1514 * 1e6}}})
+	both, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 8.192e9}, "R": {Rate: 8 * 1514 * 1e6}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ nic = {port = "tor1/[1-3]", rate = "100Gbit/s", delay = "5us"}
 	near("frames with a ring", l.Frames, 6e6+6*segments)
 	near("frames through the switch with a ring", l.Switch, 3e6+3*segments)
 	// A job that computes for nine times as long as it sends needs as much of the machine while it does.
-	burst, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{"A"}, Lanes: 240, Senders: map[string]placement.Sender{
+	burst, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Active: []string{"A"}, Lanes: 240, Senders: map[string]placement.Sender{
 		"A": {Rate: 8.192e9, Layers: []placement.Layer{{Bytes: 960 * 1e5, Compute: 0.9}}},
 	}})
 	if err != nil {
@@ -143,7 +143,7 @@ nic = {port = "tor1/[1-3]", rate = "100Gbit/s", delay = "5us"}
 	}
 	near("frames of a job that also computes", l.Frames, 6e6)
 	// So does a ring, whose frames are no packets of gradients.
-	turns, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{"R"}, Lanes: 16, Senders: map[string]placement.Sender{
+	turns, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Active: []string{"R"}, Lanes: 16, Senders: map[string]placement.Sender{
 		"R": {Rate: 8 * 1514 * 1e6, Layers: []placement.Layer{{Bytes: 1e9, Compute: 6}}},
 	}})
 	if err != nil {

@@ -55,7 +55,7 @@ nic = {port = "tor1/[1-4]", rate = "100Gbit/s", delay = "5us"}
 	// A million frames of 1024 bytes a second of each worker, which the switch adds up.
 	senders := map[string]placement.Sender{"A": {Rate: 8.192e9}, "R": {Rate: 8 * 1514 * 1e6}}
 	for _, active := range [][]string{{"A"}, {"A", "R"}} {
-		p, err := placement.Predict(inv, plan, placement.Conditions{Active: active, Lanes: 240, Senders: senders})
+		p, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Active: active, Lanes: 240, Senders: senders})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ nic = {port = "tor1/[1-4]", rate = "100Gbit/s", delay = "5us"}
 			}
 		}
 	}
-	ring, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{"R"}, Lanes: 240, Senders: senders})
+	ring, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Active: []string{"R"}, Lanes: 240, Senders: senders})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ nic = {port = "tor1/[1-4]", rate = "100Gbit/s", delay = "5us"}
 		t.Error("no error of a prediction for jobs that are not in the plan")
 	}
 	// A window of 16 limits it, for as long as its round trip is the topology's: only a run that calibrates will know better.
-	window, err := placement.Predict(inv, plan, placement.Conditions{
+	window, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{
 		Active: []string{"A"}, Lanes: 240, Senders: map[string]placement.Sender{"A": {Window: 16}},
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ nic = {port = "tor1/[1-5]", rate = "100Gbit/s", delay = "5us"}
 		}
 		senders[plan.Jobs[i].Name] = placement.Sender{Rate: 8 * 1024 * 1e5 * float64(i+1)} // 100,000 frames a second, 200,000 and 300,000
 	}
-	p, err := placement.Predict(inv, plan, placement.Conditions{Lanes: 240, Senders: senders})
+	p, err := placement.Predict(t.Context(), inv, plan, placement.Conditions{Lanes: 240, Senders: senders})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -168,7 +169,7 @@ func predict(t testing.TB, inv *inventory.Inventory, s testbed.Setup) *placement
 		}
 		c.Senders[j.Name] = s
 	}
-	p, err := placement.Predict(inv, s.Plan, c)
+	p, err := placement.Predict(t.Context(), inv, s.Plan, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,6 +460,54 @@ func TestSeed(t *testing.T) {
 	}
 	if math.Abs(one/other-1) > 0.02 {
 		t.Errorf("they deny %v and %v", one, other)
+	}
+}
+
+// ending is a context that ends when it has been looked at so often.
+type ending struct {
+	context.Context
+	after, looks int
+}
+
+func (e *ending) Err() error {
+	if e.looks++; e.looks > e.after {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestSleepEnds: a sleep ends with its context also while packets are followed, and leaves nothing behind: who sleeps
+// again has what one has who slept at once.
+func TestSleepEnds(t *testing.T) {
+	inv := lab(1, 10e9, 128)
+	s := setup(t, inv, testbed.Settings{Addressing: "linear", Aggregators: 128, Queue: "fair"},
+		spec{name: "A", hosts: []string{"h1", "h2"}, ps: "h4", w: testbed.Workload{Rate: 1e9}},
+		spec{name: "B", hosts: []string{"h1", "h2", "h3"}, ps: "h4", w: testbed.Workload{Rate: 4e8}})
+	const whole = 1 << 30
+	counted := func(afters ...int) readings {
+		d := deploy(t, inv, s)
+		for _, j := range s.Plan.Jobs {
+			if err := d.Start(t.Context(), j.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, after := range afters {
+			ctx := &ending{Context: t.Context(), after: after}
+			err := d.Sleep(ctx, time.Second)
+			if ended := after < whole; errors.Is(err, context.Canceled) != ended {
+				t.Fatalf("a sleep that ends at look %d: %v", after, err)
+			}
+			if more := ctx.looks - after; more > 12 {
+				t.Errorf("a sleep that ends at look %d: %d more", after, more)
+			} else if after == whole && ctx.looks < 200 {
+				t.Errorf("the whole sleep looks %d times: its packets are not followed", ctx.looks)
+			}
+		}
+		return sample(t, d)
+	}
+	want := counted(whole)
+	if got := counted(3, 40, whole); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

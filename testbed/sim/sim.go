@@ -401,7 +401,7 @@ func (d *deployment) Sleep(ctx context.Context, t time.Duration, until ...<-chan
 		d.mu.Lock()
 		closed, arrived := d.closed, d.now >= t || slices.ContainsFunc(until, over)
 		if !closed && !arrived {
-			d.step(t)
+			d.step(ctx, t)
 		}
 		d.mu.Unlock()
 		switch {
@@ -430,8 +430,8 @@ func (d *deployment) Close(context.Context) error {
 	return nil
 }
 
-// step moves the model on, at most to t.
-func (d *deployment) step(t time.Duration) {
+// step moves the model on, at most to t; not where ctx ends while it works out what jobs get.
+func (d *deployment) step(ctx context.Context, t time.Duration) {
 	now, h := d.now.Seconds(), round.Seconds()
 	idle := true
 	if d.sab != nil {
@@ -454,7 +454,9 @@ func (d *deployment) step(t time.Duration) {
 		d.now = t
 		return
 	}
-	d.predict()
+	if d.predict(ctx); ctx.Err() != nil {
+		return
+	}
 	d.allocate()
 	d.turn()
 	for _, j := range d.jobs {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -18,14 +19,17 @@ import (
 // message, or computes, it is in none. Jobs whose windows change, and more than placement.MostTurns with
 // messages, go on with what is sampled, and so do streams whose windows, of some blocks, meet a hash at one switch of theirs
 // each, of which what is sampled is right.
-func (d *deployment) predict() {
+func (d *deployment) predict(ctx context.Context) {
 	whole := d.messages()
 	names := d.senders(whole)
-	p := d.prediction(names, whole)
+	p := d.prediction(ctx, names, whole)
 	if whole && (p == nil || !p.Rings) {
 		whole = false
 		names = d.senders(false)
-		p = d.prediction(names, false)
+		p = d.prediction(ctx, names, false)
+	}
+	if ctx.Err() != nil {
+		return
 	}
 	d.beyond = cmp.Or(d.beyond, d.leavesOut(p))
 	if p != nil && p.Beyond != "" {
@@ -149,7 +153,7 @@ func (d *deployment) key(whole bool, names []string) string {
 
 // prediction is the steady state of the named streams, or nil where there is none. With whole,
 // rings are what they get in the mean over their all-reduces.
-func (d *deployment) prediction(names []string, whole bool) *placement.Prediction {
+func (d *deployment) prediction(ctx context.Context, names []string, whole bool) *placement.Prediction {
 	if len(names) == 0 {
 		return nil
 	}
@@ -178,8 +182,11 @@ func (d *deployment) prediction(names []string, whole bool) *placement.Predictio
 		}
 		c.Senders[j.plan.Name] = s
 	}
-	p, err := placement.Predict(d.tb.inv, plan, c)
-	if err != nil {
+	p, err := placement.Predict(ctx, d.tb.inv, plan, c)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
 		p = nil // there is no steady state: what is sampled stands
 	}
 	if d.steady == nil {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -223,8 +224,8 @@ func overflow(o placement.Overflow) string {
 }
 
 // overflows says whether what is predicted of any phase overflows a buffer.
-func (r *run) overflows(setup testbed.Setup, base Baseline, obs observation) bool {
-	phases, err := r.predict(setup, base, obs.timeline)
+func (r *run) overflows(ctx context.Context, setup testbed.Setup, base Baseline, obs observation) bool {
+	phases, err := r.predict(ctx, setup, base, obs.timeline)
 	return err == nil && slices.ContainsFunc(phases, func(p []*placement.Prediction) bool {
 		return len(p[0].Overflows(r.Testbed().Inventory(), buffer)) > 0
 	})

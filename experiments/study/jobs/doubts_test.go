@@ -252,7 +252,7 @@ window = %d
 		if err != nil {
 			t.Fatal(err)
 		}
-		predictions, err := predict(s.Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
+		predictions, err := predict(t.Context(), s.Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -47,11 +48,11 @@ func inspectionOf(s *spec.Spec, inv *inventory.Inventory, caps testbed.Capabilit
 }
 
 // integrity looks at one point of which everything has been read.
-func (r *run) integrity(setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
+func (r *run) integrity(ctx context.Context, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
 	caps, inv := r.Testbed().Capabilities(), r.Testbed().Inventory()
 	in := inspectionOf(r.Spec, inv, caps, setup, base, obs)
 	in.Lost = inspect.Swallowed(point.Health)
-	in.damaged = in.damaged || r.overflows(setup, base, obs)
+	in.damaged = in.damaged || r.overflows(ctx, setup, base, obs)
 	out := slices.Concat(in.progress(), heldUp(point.Health), in.missed(), in.unmeasured(point.Labels), in.calibrated(), in.Work(), in.Sums(),
 		inspect.Crossed(point.Health, inv.Topology(), obs.readings), in.received(), in.Handed(), in.claims(), in.ahead())
 	stopped := in.stopped()

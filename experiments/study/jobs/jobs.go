@@ -42,7 +42,7 @@ func (js Study) Uses(p study.Planned, _ *inventory.Inventory) (hosts, switches [
 }
 
 // Plan implements study.Planner: what every phase should bring, by the inventory alone.
-func (js Study) Plan(p study.Planned) (study.PlanPoint, error) {
+func (js Study) Plan(ctx context.Context, p study.Planned) (study.PlanPoint, error) {
 	inv := p.Spec.Inventory()
 	setup, err := setupOf(p.Spec, p.Plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
 	if err != nil {
@@ -50,7 +50,7 @@ func (js Study) Plan(p study.Planned) (study.PlanPoint, error) {
 	}
 	out := study.PlanPoint{Labels: p.Labels, Plan: p.Plan, Aggregators: setup.Settings.Aggregators}
 	for _, sp := range timelineOf(p.Spec).spans() {
-		predictions, err := predict(inv, setup, Baseline{}, sp.jobs, spec.Predictors)
+		predictions, err := predict(ctx, inv, setup, Baseline{}, sp.jobs, spec.Predictors)
 		if err != nil {
 			return study.PlanPoint{}, err
 		}

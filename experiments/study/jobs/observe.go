@@ -40,7 +40,7 @@ func (r *run) point(ctx context.Context) (_ *results.Point, err error) {
 	}
 	var planned [][]*placement.Prediction
 	if r.doubts() { // and asks for predictions while jobs run, which working them out would hold up
-		if planned, err = r.predict(setup, base, timelineOf(p.Spec)); err != nil {
+		if planned, err = r.predict(ctx, setup, base, timelineOf(p.Spec)); err != nil {
 			return point, fmt.Errorf("predict: %w", err)
 		}
 		base.Laps = lapsOf(setup, planned)
@@ -73,14 +73,14 @@ func (r *run) point(ctx context.Context) (_ *results.Point, err error) {
 	}
 	late := results.Late(obs.health)
 	obs.timeline.late = late.Value * late.Of
-	predictions, err := r.predict(setup, base, obs.timeline)
+	predictions, err := r.predict(ctx, setup, base, obs.timeline)
 	if err != nil {
 		return point, fmt.Errorf("predict: %w", err)
 	}
 	for i, sp := range obs.timeline.spans() {
 		ph, err := r.phase(setup, base, obs, sp, predictions[i])
 		if err == nil && ph.Stood == "" && ph.Unlike == "" && predictions[i][0].Replayed {
-			err = r.locate(setup, base, obs, i, predictions[i][0], &ph)
+			err = r.locate(ctx, setup, base, obs, i, predictions[i][0], &ph)
 		}
 		if err != nil {
 			return point, err
@@ -90,7 +90,7 @@ func (r *run) point(ctx context.Context) (_ *results.Point, err error) {
 	whole := r.whole(obs)
 	r.ask(ctx, setup, base, point.Phases, &whole)
 	point.Phases = append(point.Phases, whole)
-	point.Findings = append(point.Findings, r.integrity(setup, base, obs, point)...)
+	point.Findings = append(point.Findings, r.integrity(ctx, setup, base, obs, point)...)
 	return point, nil
 }
 

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"slices"
@@ -96,7 +97,7 @@ func granted(c *placement.Conditions, inv *inventory.Inventory, setup testbed.Se
 }
 
 // predict is a prediction of a steady state by each of some models, in the units of inv.
-func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string, models []string) ([]*placement.Prediction, error) {
+func predict(ctx context.Context, inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string, models []string) ([]*placement.Prediction, error) {
 	var out []*placement.Prediction
 	for _, name := range models {
 		c := conditions(setup, base, active)
@@ -104,7 +105,7 @@ func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, activ
 		if setup.Grants != nil {
 			granted(&c, inv, setup)
 		}
-		p, err := placement.Predict(inv, setup.Plan, c)
+		p, err := placement.Predict(ctx, inv, setup.Plan, c)
 		if err != nil {
 			return nil, err
 		}
@@ -115,16 +116,16 @@ func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, activ
 
 // predict is what every model predicts of a timeline's spans. Where the testbed says when jobs begin, that is of the
 // one run, from its beginning to its end, and elsewhere of steady states.
-func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*placement.Prediction, error) {
+func (r *run) predict(ctx context.Context, setup testbed.Setup, base Baseline, t timeline) ([][]*placement.Prediction, error) {
 	inv := r.Testbed().Inventory()
 	var run []*placement.Prediction
 	if kept := r.Testbed().Capabilities().Pace; kept.Within > 0 && setup.Grants == nil {
 		var err error
-		if run, err = r.replay(setup, base, t.schedule(base, kept)); err != nil {
+		if run, err = r.replay(ctx, setup, base, t.schedule(base, kept)); err != nil {
 			return nil, err
 		}
 		if pace := r.pace(t); run != nil && pace != kept {
-			late, err := r.replay(setup, base, t.schedule(base, pace))
+			late, err := r.replay(ctx, setup, base, t.schedule(base, pace))
 			if err != nil {
 				return nil, err
 			}
@@ -141,7 +142,7 @@ func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*plac
 	var out [][]*placement.Prediction
 	for i, sp := range t.spans() {
 		p, err := remember(r, "predicted", []any{setup, base, sp.jobs, models}, func() ([]*placement.Prediction, error) {
-			return predict(inv, setup, base, sp.jobs, models)
+			return predict(ctx, inv, setup, base, sp.jobs, models)
 		})
 		if err != nil {
 			return nil, err
@@ -166,9 +167,9 @@ func (r *run) pace(t timeline) testbed.Pace {
 }
 
 // replay is what Occupancy predicts of the phases of one run; nil: only their steady states are known.
-func (r *run) replay(setup testbed.Setup, base Baseline, s placement.Schedule) ([]*placement.Prediction, error) {
+func (r *run) replay(ctx context.Context, setup testbed.Setup, base Baseline, s placement.Schedule) ([]*placement.Prediction, error) {
 	return remember(r, "predicted", []any{setup, base, s}, func() ([]*placement.Prediction, error) {
-		return placement.Replay(r.Testbed().Inventory(), setup.Plan, conditions(setup, base, nil), s)
+		return placement.Replay(ctx, r.Testbed().Inventory(), setup.Plan, conditions(setup, base, nil), s)
 	})
 }
 

@@ -75,7 +75,7 @@ func judging(t *testing.T, text string) (*run, testbed.Setup) {
 // predicted is what is predicted of jobs that send together, by all predictors.
 func (r *run) predicted(t *testing.T, setup testbed.Setup, jobs ...string) []*placement.Prediction {
 	t.Helper()
-	out, err := predict(r.Testbed().Inventory(), setup, Baseline{}, jobs, spec.Predictors)
+	out, err := predict(t.Context(), r.Testbed().Inventory(), setup, Baseline{}, jobs, spec.Predictors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ hosts = ["h1", "h2"]
 `
 	predicted := func(job string) *placement.Prediction {
 		t.Helper()
-		p, err := Study{}.Plan(planned(t, pairOn(t, head+job)))
+		p, err := Study{}.Plan(t.Context(), planned(t, pairOn(t, head+job)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestApproximate(t *testing.T) {
 		want bool
 	}{{"window = 8192\n", false}, {"control = \"aimd\"\n", true}} {
 		spec := pairOn(t, "\ninventory = \"pair.toml\"\n[switch]\naggregators = 64\necn = \"64KiB\"\nqueue = \"fair\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n"+c.job)
-		plan, err := Study{}.Plan(planned(t, spec))
+		plan, err := Study{}.Plan(t.Context(), planned(t, spec))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -395,7 +395,7 @@ ps = "h3"
 	r.Runner = alone{tb: comparing{r.Testbed().(counting)}}
 	for wrong, want := range []bool{false, true} {
 		obs := observation{readings: &results.Readings{}, summaries: []results.JobSummary{{Job: "A", Workers: 2, SumsChecked: 1000, SumErrors: int64(wrong)}}}
-		found := r.integrity(setup, Baseline{}, obs, &results.Point{})
+		found := r.integrity(t.Context(), setup, Baseline{}, obs, &results.Point{})
 		if got := slices.ContainsFunc(found, func(f results.Finding) bool { return f.Code == results.CodeSums && f.Outcome == results.Fail }); got != want {
 			t.Errorf("%d wrong: %+v", wrong, found)
 		}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -192,7 +193,8 @@ func aggregatorsOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory,
 
 // holdOf is T of a job at a switch in seconds: calibrated, or what the topology says.
 func holdOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory, base Baseline, job, sw string) (float64, error) {
-	p, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{job}, Lanes: s.Switch.Lanes, Holds: base.Holds})
+	// Its packets are not followed: a link alone holds it back.
+	p, err := placement.Predict(context.Background(), inv, plan, placement.Conditions{Active: []string{job}, Lanes: s.Switch.Lanes, Holds: base.Holds})
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -19,7 +20,7 @@ import (
 // behind the others take each other's slots for good: one process that stands still once, for half a round trip, is enough.
 // And jobs that index a memory by PSN may find each other's slots always or never, as they happen to be apart, and their
 // rates follow from that: where somebody has stood still, they may be as far apart as at random.
-func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span int, p *placement.Prediction, ph *results.Phase) error {
+func (r *run) locate(ctx context.Context, setup testbed.Setup, base Baseline, obs observation, span int, p *placement.Prediction, ph *results.Phase) error {
 	topo := r.Testbed().Inventory().Topology()
 	mean := figures(p, topo, base)
 	if distance(counted(ph.Figures), mean) <= 1 {
@@ -47,7 +48,7 @@ func (r *run) locate(setup testbed.Setup, base Baseline, obs observation, span i
 	}
 	t := obs.timeline
 	covers := func(s placement.Schedule, less bool) (held, between bool, err error) {
-		other, err := r.replay(setup, base, s)
+		other, err := r.replay(ctx, setup, base, s)
 		if err != nil || other == nil {
 			return false, false, err
 		}

@@ -150,9 +150,9 @@ func (t *Training) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*stu
 }
 
 // Plan implements study.Planner: where the job goes, and what is predicted from what the inventory declares.
-func (t *Training) Plan(p study.Planned) (study.PlanPoint, error) {
+func (t *Training) Plan(ctx context.Context, p study.Planned) (study.PlanPoint, error) {
 	s := p.Spec
-	o, err := t.occupy(context.Background(), s, s.Measure.Seed)
+	o, err := t.occupy(ctx, s, s.Measure.Seed)
 	if err != nil {
 		return study.PlanPoint{}, err
 	}

@@ -767,7 +767,7 @@ func against(t *testing.T, draw func(*rand.Rand) *Network) {
 		if n.Damage != nil {
 			events = 6e6
 		}
-		r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: int(events)})
+		r, ok := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: int(events)})
 		spent += time.Since(began)
 		if !ok {
 			t.Errorf("setting %d: the model has no result", i)

@@ -1,6 +1,7 @@
 package packets
 
 import (
+	"context"
 	"hash/crc32"
 	"math"
 	"math/bits"
@@ -233,8 +234,8 @@ const (
 // Run simulates n with random phases until its means are known well enough. It is
 // deterministic. ok is false where not even minRuns runs fit the limits, or where n
 // has no steady state to speak of (a job that cannot send, or with Limits.Settled one that
-// takes too long to settle).
-func Run(n *Network, l Limits) (r *Result, ok bool) {
+// takes too long to settle), or once ctx has ended.
+func Run(ctx context.Context, n *Network, l Limits) (r *Result, ok bool) {
 	m := newModel(n)
 	m.late = l.Late
 	span := m.span()
@@ -253,7 +254,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 		if run < minRuns {
 			left /= minRuns - run
 		}
-		e, fine := m.run(span, max(left, 0))
+		e, fine := m.run(ctx, span, max(left, 0))
 		used += e
 		if !fine || l.Settled && m.early {
 			return nil, false
@@ -1111,8 +1112,8 @@ func (m *model) span() float64 {
 
 // run lets everything go on until it has settled, or half of the events are used up, and
 // counts for some time after that. It reports the events, and false when these were too
-// few for that.
-func (m *model) run(span float64, events int) (int, bool) {
+// few for that or ctx ended.
+func (m *model) run(ctx context.Context, span float64, events int) (int, bool) {
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
 		j.start = fraction(m.random()) * span // all begin within that
@@ -1122,6 +1123,8 @@ func (m *model) run(span float64, events int) (int, bool) {
 		id, at := m.queue.first()
 		m.now = at
 		switch {
+		case n%glance == 0 && ctx.Err() != nil:
+			return n, false
 		case m.counting:
 			// A window that begins and ends gently: where grants come in bursts, it does
 			// not matter how many of them are whole.
@@ -1165,6 +1168,9 @@ func (m *model) run(span float64, events int) (int, bool) {
 	m.over = m.overload()
 	return events, true
 }
+
+// glance is after how many events a run looks whether it is still wanted: a fraction of a millisecond.
+const glance = 1 << 12
 
 // fuller is how much more than a link carries may be sent to it while packets are counted: queues fluctuate.
 const fuller = 0.01

@@ -1,8 +1,10 @@
 package packets
 
 import (
+	"context"
 	"math"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"github.com/inabench/inabench/testbed/ina"
@@ -69,7 +71,7 @@ func TestShares(t *testing.T) {
 		{"levels of equal size decide alike by hash", twoRacks(m, m, Hash, paced(1, m, 0)), []float64{.5}, .02},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, ok := Run(tt.n, Limits{Seed: 1, Error: .003, Events: 4e6})
+			r, ok := Run(t.Context(), tt.n, Limits{Seed: 1, Error: .003, Events: 4e6})
 			if !ok {
 				t.Fatal("no result")
 			}
@@ -113,7 +115,7 @@ func TestRates(t *testing.T) {
 		{"a rate limit whose window just fits the round trip", rack(1<<16, Pool, Job{Window: 150, Gap: .01}), []float64{89}, .02},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, ok := Run(tt.n, Limits{Seed: 1, Error: .003, Events: 4e6})
+			r, ok := Run(t.Context(), tt.n, Limits{Seed: 1, Error: .003, Events: 4e6})
 			if !ok {
 				t.Fatal("no result")
 			}
@@ -149,7 +151,7 @@ func TestTurn(t *testing.T) {
 				}}
 			}
 			n := &Network{Links: []float64{1000}, Turn: tt.turn, Jobs: []Job{job(1, 1), job(100, tt.bits)}}
-			r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6})
+			r, ok := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: 1e6})
 			if !ok {
 				t.Fatal("no result")
 			}
@@ -172,14 +174,14 @@ func TestSettles(t *testing.T) {
 		{Parent: 2, Up: 1, Down: None, Switch: None, Delay: .005},
 		{Parent: None, Up: None, Down: None, Switch: None},
 	}}}}
-	r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6, Settled: true})
+	r, ok := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: 1e6, Settled: true})
 	if !ok {
 		t.Fatal("no result")
 	}
 	if j := r.Jobs[0]; math.Abs(j.Rate/900-1) > .005 || math.Abs(j.Up[0]-1) > .01 || math.Abs(j.Up[1]-1) > .01 {
 		t.Errorf("%.1f PSN/s, %.3f packets a PSN from the worker and %.3f from the switch; want 900, 1 and 1", j.Rate, j.Up[0], j.Up[1])
 	}
-	if r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 12_000, Settled: true}); ok {
+	if r, ok := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: 12_000, Settled: true}); ok {
 		t.Errorf("what has no time to settle has a steady state: %+v", r)
 	}
 }
@@ -202,7 +204,7 @@ func TestFilling(t *testing.T) {
 			n := rack(tt.m, Pool, Job{Gap: 1 / tt.limit, Window: 4000})
 			n.Links = []float64{1000, 1000}
 			n.Jobs[0].Nodes[2].Up, n.Jobs[0].Nodes[2].Down = 0, 1
-			r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6, Settled: true})
+			r, ok := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: 1e6, Settled: true})
 			if !ok {
 				t.Fatal("no result")
 			}
@@ -226,7 +228,7 @@ func TestStream(t *testing.T) {
 			{Parent: None, Up: None, Down: None, Switch: None},
 		}},
 	}}
-	r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6})
+	r, ok := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: 1e6})
 	if !ok || math.Abs(r.Jobs[0].Rate-500) > 5 || math.Abs(r.Jobs[1].Rate-500) > 5 {
 		t.Fatalf("%+v", r)
 	}
@@ -235,8 +237,8 @@ func TestStream(t *testing.T) {
 // TestSame: the same network gives the same result, to the last bit.
 func TestSame(t *testing.T) {
 	n := rack(100, Hash, paced(1.5, 100, 0), paced(.6, 100, 0))
-	a, _ := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6})
-	b, _ := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6})
+	a, _ := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: 1e6})
+	b, _ := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: 1e6})
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("%+v\n%+v", a, b)
 	}
@@ -253,9 +255,51 @@ func TestRefuses(t *testing.T) {
 		"no jobs":        {&Network{}, ok},
 		"too few events": {rack(100, Pool, paced(1, 100, 0)), Limits{Seed: 1, Error: .003, Events: 1000}},
 	} {
-		if r, ok := Run(tt.n, tt.l); ok {
+		if r, ok := Run(t.Context(), tt.n, tt.l); ok {
 			t.Errorf("%s: %+v", name, r)
 		}
+	}
+}
+
+// ending is a context that ends when it has been looked at so often.
+type ending struct {
+	context.Context
+	after, looks atomic.Int64
+}
+
+func (e *ending) Err() error {
+	if e.looks.Add(1) > e.after.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestEnds: nothing is followed for longer than it is wanted, by the times that runs look whether it is: each of those
+// that go on side by side once, after a number of events that takes no time.
+func TestEnds(t *testing.T) {
+	n := rack(128, Linear, paced(1.5, 128, 0), paced(.6, 128, 0))
+	long := Limits{Seed: 1, Events: 1 << 60}
+	for name, follow := range map[string]func(context.Context) (ok bool){
+		"a steady state": func(ctx context.Context) bool { _, ok := Run(ctx, n, long); return ok },
+		"later":          func(ctx context.Context) bool { l := long; l.Late = true; _, ok := Run(ctx, n, l); return ok },
+		"a run": func(ctx context.Context) bool {
+			_, ok := Replay(ctx, n, Schedule{Jobs: []Times{{End: 1e12}, {Begin: 5, End: 1e12}}, Counts: []Count{{10, 1e12}}}, long)
+			return ok
+		},
+	} {
+		for _, after := range []int64{0, 1, 30} {
+			ctx := &ending{Context: t.Context()}
+			ctx.after.Store(after)
+			if follow(ctx) {
+				t.Errorf("%s, which ends at look %d: there are figures", name, after)
+			}
+			if more := ctx.looks.Load() - after; more < 1 || more > minRuns {
+				t.Errorf("%s, which ends at look %d: goes on for %d more", name, after, more)
+			}
+		}
+	}
+	if glance > 1<<16 {
+		t.Errorf("a run looks after %d events", glance)
 	}
 }
 
@@ -283,7 +327,7 @@ func BenchmarkRun(b *testing.B) {
 			n := rack(256, a, paced(1.5, 256, 128), paced(.6, 256, 128))
 			events := 0
 			for b.Loop() {
-				r, _ := Run(n, Limits{Seed: 1, Error: .003, Events: 4e6})
+				r, _ := Run(b.Context(), n, Limits{Seed: 1, Error: .003, Events: 4e6})
 				events += r.Events
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(events), "ns/event")
@@ -323,7 +367,7 @@ func TestLoss(t *testing.T) {
 		{"who is late is in time", alone(Unicast, Damage{Late: .5, Delay: .1}, Damage{}), 1, 1, 1, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, ok := Run(tt.n, Limits{Seed: 1, Error: .003, Events: 2e6})
+			r, ok := Run(t.Context(), tt.n, Limits{Seed: 1, Error: .003, Events: 2e6})
 			if !ok {
 				t.Fatal("no result")
 			}

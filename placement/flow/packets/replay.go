@@ -2,6 +2,7 @@ package packets
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -212,9 +213,9 @@ const startup = 2
 // Times.Within a job begins, and where in a block its PSNs are sent. Limits.Events are those of each of the first
 // minRuns runs. There are manyRuns runs where so many events, over all runs, have room for them, and more until
 // means are known; where runs differ there are rareRuns, for which there is room of twice as many. It is
-// deterministic. ok is false where a run takes more events, or some job cannot send. What remains of a job without a
+// deterministic. ok is false where a run takes more events, or some job cannot send, or once ctx has ended. What remains of a job without a
 // result in a time is 0, and its shares are 1.
-func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
+func Replay(ctx context.Context, n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 	if s.Validate(len(n.Jobs)) != nil || len(s.Counts) == 0 {
 		return nil, false
 	}
@@ -253,7 +254,7 @@ func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 				m.reset(mix(l.Seed ^ uint64(runs+i)*golden))
 				d := &side[i]
 				d.counts = accumulators(n, s)
-				d.events, d.ok = m.replay(l.Events, d.counts)
+				d.events, d.ok = m.replay(ctx, l.Events, d.counts)
 			})
 		}
 		g.Wait()
@@ -291,8 +292,8 @@ type mark struct {
 }
 
 // replay is one run of a schedule: it adds what is counted to accs, and reports the events, and false when
-// there were too few.
-func (m *model) replay(events int, accs []accumulator) (int, bool) {
+// there were too few or ctx ended.
+func (m *model) replay(ctx context.Context, events int, accs []accumulator) (int, bool) {
 	m.lag()
 	ahead := 0.0 // everything is later by that: what starts the first job is under way before it begins
 	for ji, t := range m.schedule.Jobs {
@@ -319,6 +320,9 @@ func (m *model) replay(events int, accs []accumulator) (int, bool) {
 	last := ahead + m.schedule.Counts[len(accs)-1].To
 	m.hitch(last)
 	for n := range events {
+		if n%glance == 0 && ctx.Err() != nil {
+			return n, false
+		}
 		id, at := m.queue.first()
 		for len(marks) > 0 && marks[0].at <= at {
 			m.now = marks[0].at

@@ -31,7 +31,7 @@ func TestReplay(t *testing.T) {
 			n.Jobs[1].Offset = tt.offset
 			begin := 10 + tt.after*turn
 			end := begin + 20*turn
-			r, ok := Replay(n, Schedule{
+			r, ok := Replay(t.Context(), n, Schedule{
 				Jobs:   []Times{{Begin: 10, End: end}, {Begin: begin, End: end}},
 				Counts: []Count{{begin + 5*turn, end}},
 			}, Limits{Seed: 1, Error: .003, Events: 3e6})
@@ -50,7 +50,7 @@ func TestReplay(t *testing.T) {
 // TestReplayCounts: jobs have what they send between their times, in each count of its own.
 func TestReplayCounts(t *testing.T) {
 	n := rack(0, Pool, paced(.2, 128, 0), paced(.4, 128, 0))
-	r, ok := Replay(n, Schedule{
+	r, ok := Replay(t.Context(), n, Schedule{
 		Jobs:   []Times{{0, .01, 60}, {40, .01, 100}},
 		Counts: []Count{{10, 30}, {45, 60}, {65, 100}},
 	}, Limits{Seed: 1, Error: .003, Events: 3e6})
@@ -125,7 +125,7 @@ func TestBrink(t *testing.T) {
 		for range n.Jobs {
 			s.Jobs = append(s.Jobs, Times{Begin: .2, Within: .02, End: 15})
 		}
-		r, ok := Replay(n, s, Limits{Seed: tt.seed, Error: .003, Events: events})
+		r, ok := Replay(t.Context(), n, s, Limits{Seed: tt.seed, Error: .003, Events: events})
 		if !ok {
 			t.Fatal("no result")
 		}
@@ -152,7 +152,7 @@ func TestReplayRefuses(t *testing.T) {
 		{"no number", Schedule{Jobs: []Times{{math.NaN(), 0, 1}}, Counts: []Count{{1, 2}}}},
 		{"more events than there may be", Schedule{Jobs: []Times{{0, 0, 1e9}}, Counts: []Count{{1, 1e9}}}},
 	} {
-		if _, ok := Replay(rack(128, Linear, paced(.2, 128, 0)), tt.s, Limits{Seed: 1, Events: 1e5}); ok {
+		if _, ok := Replay(t.Context(), rack(128, Linear, paced(.2, 128, 0)), tt.s, Limits{Seed: 1, Events: 1e5}); ok {
 			t.Errorf("%s: has a result", tt.name)
 		}
 	}
@@ -163,7 +163,7 @@ func TestReplayRefuses(t *testing.T) {
 func TestReplayLong(t *testing.T) {
 	s := Schedule{Jobs: []Times{{End: 1000}}, Counts: []Count{{20, 1000}}}
 	run := func(events int) *Result {
-		r, ok := Replay(rack(40, Linear, Job{Window: 64}), s, Limits{Seed: 1, Error: .003, Events: events})
+		r, ok := Replay(t.Context(), rack(40, Linear, Job{Window: 64}), s, Limits{Seed: 1, Error: .003, Events: events})
 		if !ok {
 			t.Fatalf("%d events: no result", events)
 		}
@@ -219,7 +219,7 @@ func TestReplayAgainstProtocol(t *testing.T) {
 			seen.Jobs[ji].Begin = opened[ji]
 		}
 		began := time.Now()
-		r, ok := Replay(n, seen, Limits{Seed: 1, Error: .003, Events: int(most)})
+		r, ok := Replay(t.Context(), n, seen, Limits{Seed: 1, Error: .003, Events: int(most)})
 		spent += time.Since(began)
 		if !ok {
 			t.Errorf("setting %d: the model has no result", i)
@@ -327,7 +327,7 @@ func TestReplayLeaves(t *testing.T) {
 	const m = 256
 	n := rack(m, Pool, paced(.9, m, 0), paced(.6, m, 0))
 	n.Jobs[1].Nodes[0].Delay, n.Jobs[1].Nodes[1].Delay = .05, .45
-	r, ok := Replay(n, Schedule{Jobs: []Times{{End: 100}, {Begin: 10, End: 30}}, Counts: []Count{{1, 9}, {35, 100}}}, Limits{Seed: 1, Error: .003, Events: 4e6})
+	r, ok := Replay(t.Context(), n, Schedule{Jobs: []Times{{End: 100}, {Begin: 10, End: 30}}, Counts: []Count{{1, 9}, {35, 100}}}, Limits{Seed: 1, Error: .003, Events: 4e6})
 	if !ok {
 		t.Fatal("no result")
 	}
@@ -344,7 +344,7 @@ func TestLag(t *testing.T) {
 	shares := map[float64]float64{}
 	for _, wake := range []float64{0, .004} {
 		n := rack(1<<12, Pool, Job{Window: 64})
-		r, ok := Replay(n, Schedule{Jobs: []Times{{End: 1000}}, Counts: []Count{{20, 1000}}, Lag: Lag{Wake: wake}}, Limits{Seed: 1, Error: .003, Events: 4e6})
+		r, ok := Replay(t.Context(), n, Schedule{Jobs: []Times{{End: 1000}}, Counts: []Count{{20, 1000}}, Lag: Lag{Wake: wake}}, Limits{Seed: 1, Error: .003, Events: 4e6})
 		if !ok {
 			t.Fatal("no result")
 		}
@@ -352,7 +352,7 @@ func TestLag(t *testing.T) {
 			t.Errorf("wakes of %v s: %.2f PSN/s, want %.2f", wake, rate, 64/1.5)
 		}
 		n = rack(40, Linear, Job{Window: 64})
-		r, ok = Replay(n, Schedule{Jobs: []Times{{End: 1000}}, Counts: []Count{{20, 1000}}, Lag: Lag{Wake: wake, Rest: wake}}, Limits{Seed: 1, Error: .003, Events: 4e6})
+		r, ok = Replay(t.Context(), n, Schedule{Jobs: []Times{{End: 1000}}, Counts: []Count{{20, 1000}}, Lag: Lag{Wake: wake, Rest: wake}}, Limits{Seed: 1, Error: .003, Events: 4e6})
 		if !ok {
 			t.Fatal("no result")
 		}
@@ -377,7 +377,7 @@ func TestHitch(t *testing.T) {
 		for k, node := range []*Node{&n.Jobs[0].Nodes[0], &n.Jobs[0].Nodes[1], &n.Jobs[0].Nodes[2]} {
 			node.Up, node.Down = 2*k, 2*k+1
 		}
-		r, ok := Replay(n, Schedule{Jobs: []Times{{End: 300}}, Counts: []Count{{100, 300}}, Lag: Lag{Hitch: c.hitch}}, Limits{Seed: 1, Error: .003, Events: 4e6})
+		r, ok := Replay(t.Context(), n, Schedule{Jobs: []Times{{End: 300}}, Counts: []Count{{100, 300}}, Lag: Lag{Hitch: c.hitch}}, Limits{Seed: 1, Error: .003, Events: 4e6})
 		if !ok {
 			t.Fatal("no result")
 		}

@@ -54,7 +54,7 @@ func TestRing(t *testing.T) {
 		{"a rate limit", around(4, 400, 1, 0, 2), 2 * 6 * 400, .01},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, ok := Run(tt.n, Limits{Seed: 1, Error: .001, Events: 3_000_000, Settled: true})
+			r, ok := Run(t.Context(), tt.n, Limits{Seed: 1, Error: .001, Events: 3_000_000, Settled: true})
 			if !ok {
 				t.Fatal("not followed")
 			}
@@ -92,7 +92,7 @@ func TestRingShares(t *testing.T) {
 				{Parent: 1, Up: 0, Down: None, Switch: None, Delay: .1},
 				{Parent: None, Up: None, Down: None, Switch: None},
 			}})
-			r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 5_000_000})
+			r, ok := Run(t.Context(), n, Limits{Seed: 1, Error: .003, Events: 5_000_000})
 			if !ok {
 				t.Fatal("not followed")
 			}

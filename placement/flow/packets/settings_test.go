@@ -35,7 +35,7 @@ func TestUnequal(t *testing.T) {
 		{"a window of 120", window(120)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, ok := Run(tt.n, Limits{Seed: 1, Error: .003, Events: 1.2e6})
+			r, ok := Run(t.Context(), tt.n, Limits{Seed: 1, Error: .003, Events: 1.2e6})
 			if !ok {
 				t.Fatal("no result")
 			}

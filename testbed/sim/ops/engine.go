@@ -168,7 +168,7 @@ func newEngine(cfg Config, jobs []Job) (*engine, error) {
 
 func (e *engine) run(ctx context.Context) error {
 	for n := 0; e.ended < len(e.jobs); n++ {
-		if n%4096 == 0 && ctx.Err() != nil {
+		if n%64 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		next := e.heap.next()
