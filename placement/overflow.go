@@ -15,13 +15,13 @@ type Overflow struct {
 	Buffer float64  // bytes
 }
 
-// Overflows are the queues before jobs' bottlenecks that are longer than the buffer, in bytes, of their port:
+// Overflows are the queues before what holds jobs back that are longer than the buffer, in bytes, of their port:
 // of a switch of inv, each of its ports has the same; 0: nothing is known of it. Windows that senders change
 // by themselves fill no more than there is.
 func (p *Prediction) Overflows(inv *inventory.Inventory, buffer func(*inventory.Switch) int64) (out []Overflow) {
 	topo := inv.Topology()
 	for _, j := range p.Jobs {
-		i := slices.IndexFunc(topo.Links, func(l inventory.DirectedLink) bool { return l.Name == j.Bottleneck })
+		i := slices.IndexFunc(topo.Links, func(l inventory.DirectedLink) bool { return l.Name == j.HeldBy() })
 		if i < 0 || j.Queue == 0 {
 			continue
 		}
@@ -29,10 +29,10 @@ func (p *Prediction) Overflows(inv *inventory.Inventory, buffer func(*inventory.
 		if s < 0 { // a host, whose processes wait for their turn to send
 			continue
 		}
-		o := slices.IndexFunc(out, func(o Overflow) bool { return o.Link == j.Bottleneck })
+		o := slices.IndexFunc(out, func(o Overflow) bool { return o.Link == j.HeldBy() })
 		if o < 0 {
 			o = len(out)
-			out = append(out, Overflow{Link: j.Bottleneck, Buffer: float64(buffer(&inv.Switches[s]))})
+			out = append(out, Overflow{Link: j.HeldBy(), Buffer: float64(buffer(&inv.Switches[s]))})
 		}
 		out[o].Jobs = append(out[o].Jobs, j.Name)
 		out[o].Needs += j.Queue

@@ -115,15 +115,28 @@ type JobPrediction struct {
 	// Spread is by how much one run's rates may be off, as a part of them: their standard
 	// deviation over the phases that jobs can have and the times at which queues fill; 0: they
 	// follow from neither.
-	Spread     float64           `json:"spread,omitempty"`
-	Shares     []SharePrediction `json:"shares,omitempty"` // per switch with something to aggregate, leaves first
-	Bottleneck string            `json:"bottleneck"`       // "tor1->h3", "tor1 aggregators", "rate limit", "window"; "none" if it crosses no link
+	Spread float64           `json:"spread,omitempty"`
+	Shares []SharePrediction `json:"shares,omitempty"` // per switch with something to aggregate, leaves first
+	// Bottleneck is what limits it: "tor1->h3", "tor1 aggregators", "rate limit", "window"; "none" if it crosses no link.
+	// RoundTrip or Computing of one with layers of which an iteration takes longer for that than to send.
+	Bottleneck string `json:"bottleneck"`
+	// Sending is what limits such a job while it sends; empty: Bottleneck.
+	Sending string `json:"sending,omitempty"`
 	// Queue is how many bytes of the job wait before its bottleneck, where that is a link: what of its
 	// windows is on no way. Queues are taken to be as long as that needs: see Overflows.
 	Queue float64 `json:"queue,omitempty"`
 	// Trip is a round trip in seconds with empty queues, of a job that waits for results.
 	Trip float64 `json:"trip,omitempty"`
 }
+
+// Bottlenecks of jobs that have messages and do not send all the time.
+const (
+	RoundTrip = "round trip" // the way of gradients and of what answers them, or of a ring from worker to worker
+	Computing = "computing"
+)
+
+// HeldBy is what limits the job while it sends.
+func (j *JobPrediction) HeldBy() string { return cmp.Or(j.Sending, j.Bottleneck) }
 
 // SharePrediction is the part of a job that a switch aggregates.
 type SharePrediction struct {
@@ -858,6 +871,11 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 		out.Bottleneck = "window"
 	default:
 		out.Bottleneck = "none"
+	}
+	if i := slices.IndexFunc(b.pauses, func(t turn) bool { return &b.Jobs[t.job] == f }); i >= 0 && b.c.Predictor == Occupancy {
+		if waits := b.pauses[i].limits(r.Rate, packetBits(f)); waits != "" {
+			out.Bottleneck, out.Sending = waits, out.Bottleneck
+		}
 	}
 	return out
 }

@@ -70,6 +70,11 @@ func (t *turn) duty(rate, packet float64) float64 {
 	if !(rate > 0) {
 		return 1 // it never ends
 	}
+	return min(1, t.bits/rate/t.lasts(rate, packet))
+}
+
+// lasts is how long an iteration takes in which the job sends at a rate, s.
+func (t *turn) lasts(rate, packet float64) float64 {
 	ready, end := 0.0, 0.0
 	for _, l := range t.layers {
 		took := 8 * l.Bytes * t.wire / rate
@@ -82,8 +87,44 @@ func (t *turn) duty(rate, packet float64) float64 {
 	if t.ring == 0 { // the first frame's transmission is in the round trip
 		end += max(0, t.tail-packet/rate)
 	}
-	return min(1, t.bits/rate/end)
+	return end
 }
+
+// limits says what takes most of an iteration of a job that has a rate in the mean over all of them: Computing, RoundTrip, or
+// nothing, which is to send. Of each that is by how much sooner an iteration ends where it alone takes a little less: what
+// goes on beside something that takes longer takes none.
+func (t *turn) limits(mean, packet float64) string {
+	if !(mean > 0) {
+		return ""
+	}
+	// The rate at which it sends is that with which an iteration takes as long: the faster, the sooner it ends.
+	whole, rate, most := t.bits/mean, mean, mean*mostPause
+	for range 100 {
+		if mid := math.Sqrt(rate * most); t.lasts(mid, packet) > whole {
+			rate = mid
+		} else {
+			most = mid
+		}
+	}
+	const less = 1 - 1e-6
+	sooner := *t
+	sooner.layers = slices.Clone(t.layers)
+	for i := range sooner.layers {
+		sooner.layers[i].Compute *= less
+	}
+	end := t.lasts(rate, packet)
+	sends, computes := (end-t.lasts(rate/less, packet))/(1-less), (end-sooner.lasts(rate, packet))/(1-less)
+	switch trips := end - sends - computes; { // twice as long, all of it, and so is the iteration
+	case max(trips, computes) <= sends:
+		return ""
+	case computes > trips:
+		return Computing
+	}
+	return RoundTrip
+}
+
+// mostPause is how many times as long as it sends a job may wait: beyond that it hardly sends.
+const mostPause = 1e6
 
 // perFrame is how many bytes of gradient one of the job's frames stands for: of a stream, which a ring of long
 // messages is, as many as put so many bits on each link.

@@ -49,7 +49,7 @@ type Figure struct {
 	Loose float64 `json:"loose,omitempty"`
 	// Predicted figures only.
 	Predictor  string `json:"predictor,omitempty"`
-	Bottleneck string `json:"bottleneck,omitempty"` // the link or switch that limits it, by name
+	Bottleneck string `json:"bottleneck,omitempty"` // what limits it, as the prediction says: a link or a switch by name, or its own pace
 	// OfRun says that it is of this phase of this run, which was followed from its beginning, and not of a steady
 	// state: what was counted is what it is about, and no mean of phases like it.
 	OfRun bool `json:"of_run,omitempty"`

@@ -113,7 +113,7 @@ func (p *Pace) slowest(s *spec.Spec, ph *placement.Prediction) {
 			frames := collectives.FramesOf(int64(k.Message), s.Switch.Lanes)
 			least(&p.PSNs, j.Goodput/(8*frames.Mean()))
 			p.Block = max(p.Block, testbed.Block(float64(k.Rate), conditions.FrameBytes()).Seconds())
-			if j.Bottleneck != "rate limit" { // else its window is not full
+			if j.HeldBy() != "rate limit" { // else its window is not full
 				p.Turn = max(p.Turn, float64(k.Window)*frame/j.WireRate)
 			}
 		}

@@ -36,7 +36,7 @@ type JobAnswer struct {
 	Goodput    *float64 `json:"goodput"`    // bit/s of gradients reduced: what each worker contributes and gets back; padding is none
 	WireRate   *float64 `json:"wire_rate"`  // optional: bit/s of frames that each worker sends
 	Shares     []Share  `json:"shares"`     // optional
-	Bottleneck string   `json:"bottleneck"` // optional: a link's name, "SWITCH aggregators", "rate limit", "window" or "none"
+	Bottleneck string   `json:"bottleneck"` // optional: a link's name, "SWITCH aggregators", "rate limit", "window", "round trip", "computing" or "none"
 }
 
 // Share is the part of what a switch could take out of a job's flow that it does: (n-p)/(n-1),
@@ -201,7 +201,7 @@ func (c *checker) phase(i int, p *PhaseAnswer) {
 			continue
 		}
 		if !c.limits(a.Bottleneck) {
-			c.Add("%sbottleneck of %s is %q, want a link, \"SWITCH aggregators\", \"rate limit\", \"window\" or \"none\"", at, a.Name, a.Bottleneck)
+			c.Add("%sbottleneck of %s is %q, want a link, \"SWITCH aggregators\", \"rate limit\", \"window\", \"round trip\", \"computing\" or \"none\"", at, a.Name, a.Bottleneck)
 		}
 		c.number(a.Goodput, most, at, "goodput of %s", a.Name)
 		if a.WireRate != nil {
@@ -230,7 +230,7 @@ func (c *checker) phase(i int, p *PhaseAnswer) {
 func (c *checker) limits(bottleneck string) bool {
 	sw, memory := strings.CutSuffix(bottleneck, " aggregators")
 	switch {
-	case slices.Contains([]string{"", "rate limit", "window", "none"}, bottleneck):
+	case slices.Contains([]string{"", "rate limit", "window", "round trip", "computing", "none"}, bottleneck):
 		return true
 	case memory:
 		return slices.ContainsFunc(c.req.Switches, func(s Switch) bool { return s.Name == sw })

@@ -282,6 +282,9 @@ func (p *Problem) followed(of []int, got *packets.Result, r *Result) {
 			continue
 		}
 		jr := JobResult{Rate: out.Rate * packet(j), RateSpread: out.RateSpread * packet(j), Up: out.Up, Share: make([]float64, len(j.Nodes)), ShareSpread: make([]float64, len(j.Nodes)), Bottleneck: Bottleneck{Unlimited, None}}
+		if j.Layers != nil { // what holds it back while it sends is not seen in the mean over its pauses
+			jr.Bottleneck = r.Jobs[ji].Bottleneck
+		}
 		for k := range j.Nodes {
 			if j.aggregates(&j.Nodes[k]) {
 				jr.Share[k], jr.ShareSpread[k] = out.Share[k], out.ShareSpread[k]
@@ -430,7 +433,7 @@ func (p *Problem) bottleneck(ji int, r *Result) {
 	for k := len(j.Nodes) - 1; k >= 0; k-- {
 		consider(j.Nodes[k].Down)
 	}
-	if b.Kind != ByLink && j.Window > 0 {
+	if b.Kind != ByLink && j.Window > 0 && j.Layers == nil {
 		b.Kind = ByWindow
 	}
 }

@@ -111,7 +111,7 @@ type Regime string
 const (
 	Congested    Regime = "congested"     // a link
 	MemoryBound  Regime = "memory-bound"  // the aggregators of a switch
-	ComputeBound Regime = "compute-bound" // its own pace: computing, a rate limit, or its window
+	ComputeBound Regime = "compute-bound" // its own pace: computing, a rate limit, its window, or a round trip
 	Unknown      Regime = "unknown"       // no prediction says
 )
 
@@ -127,7 +127,7 @@ func regimeOf(bottleneck string) Regime {
 	case strings.HasSuffix(bottleneck, " aggregators"):
 		return MemoryBound
 	}
-	return ComputeBound // "rate limit", "window", "computing", "none"
+	return ComputeBound // "rate limit", "window", "round trip", "computing", "none"
 }
 
 // Interval is an estimate and its 95 % interval, which is empty where there is none.

@@ -500,7 +500,7 @@ func TestRegimes(t *testing.T) {
 		}
 	}
 	for bottleneck, want := range map[string]Regime{"h1->tor1": Congested, "tor1:3->spine1:1": Congested, "network": Congested, "tor1 aggregators": MemoryBound,
-		"rate limit": ComputeBound, "window": ComputeBound, "computing": ComputeBound, "none": ComputeBound, "": Unknown} {
+		"rate limit": ComputeBound, "window": ComputeBound, "computing": ComputeBound, "round trip": ComputeBound, "none": ComputeBound, "": Unknown} {
 		if got := regimeOf(bottleneck); got != want {
 			t.Errorf("%q: %s, want %s", bottleneck, got, want)
 		}

@@ -167,7 +167,7 @@ func occupy(of map[string]*Ask, topo *inventory.Topology, plan *placement.Plan, 
 		if j.Local() {
 			continue
 		}
-		rate, limited := 0.0, jp.Bottleneck == windowed // packets a second of a worker; by its window
+		rate, limited := 0.0, jp.HeldBy() == windowed // packets a second of a worker; by its window
 		for k, w := range j.Workers {
 			a := of[w.Host]
 			if j.Collective == placement.Ring {

@@ -88,7 +88,7 @@ func (d *deployment) leavesOut(p *placement.Prediction) string {
 // congested says that a link holds some job back, so that it matters whom its queue serves.
 func congested(p *placement.Prediction) bool {
 	return slices.ContainsFunc(p.Jobs, func(j placement.JobPrediction) bool {
-		return slices.ContainsFunc(p.Links, func(l placement.LinkPrediction) bool { return l.Link == j.Bottleneck })
+		return slices.ContainsFunc(p.Links, func(l placement.LinkPrediction) bool { return l.Link == j.HeldBy() })
 	})
 }
 

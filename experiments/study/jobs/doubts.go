@@ -151,7 +151,7 @@ func unsteady(setup testbed.Setup, p *placement.Prediction) string {
 		}
 		for _, s := range j.Shares {
 			flight := float64(w.Window)
-			if w.Rate > 0 && j.Bottleneck == "rate limit" {
+			if w.Rate > 0 && j.HeldBy() == "rate limit" {
 				flight = min(flight, w.Rate*s.Hold/study.FrameBits(setup.Settings.Lanes))
 			}
 			alone := !slices.ContainsFunc(p.Jobs, func(o placement.JobPrediction) bool {
@@ -166,7 +166,7 @@ func unsteady(setup testbed.Setup, p *placement.Prediction) string {
 		}
 		if need := placement.SteadyWindows * float64(w.Window); psns < need {
 			return fmt.Sprintf("a message of job %s has %.0f PSNs, and its windows fill queues at %s until some %.0f have passed: aggregators are found more often than in the steady state that is predicted; longer messages, a smaller window or more aggregators would do",
-				j.Name, math.Ceil(psns), j.Bottleneck, need)
+				j.Name, math.Ceil(psns), j.HeldBy(), need)
 		}
 	}
 	return ""
@@ -240,7 +240,7 @@ func crowded(setup testbed.Setup, p *placement.Prediction, inv *inventory.Invent
 	}
 	for _, j := range p.Jobs {
 		i := slices.IndexFunc(known, func(k placement.Resolved) bool { return k.Job == j.Name })
-		if i < 0 || j.Bottleneck != "window" || known[i].Crowd < crowd*known[i].RTT {
+		if i < 0 || j.HeldBy() != "window" || known[i].Crowd < crowd*known[i].RTT {
 			continue
 		}
 		return fmt.Sprintf("windows of job %s come round by up to %s later than its round trip says, since packets of a PSN wait for one another, and it gets less by as much: a run predicts that from what it calibrates; a larger window would do",
