@@ -187,3 +187,66 @@ func TestBottleneckLimits(t *testing.T) {
 	}
 	t.Log(named)
 }
+
+// TestQueueOfMessages: what waits before a link at most is what waits there of packets that are followed one by one, of
+// messages that are shorter than a window and longer, and no more than all of a message.
+func TestQueueOfMessages(t *testing.T) {
+	const line, frame = 100e9, 8 * 1024.0
+	type setting struct {
+		collective placement.Collective
+		rate       float64 // limit, bit/s; 0: none
+		slow       float64 // rate of the PS's cable
+		window     int
+		frames     int
+	}
+	tests := []setting{
+		{placement.PS, 0, line, 1024, 2}, {placement.PS, 0, line, 1024, 1}, {placement.PS, 0, line, 1024, 20}, {placement.PS, 0, line, 1024, 900},
+		{placement.PS, 0, line, 1024, 1100}, {placement.PS, 0, line, 1024, 20000}, {placement.PS, 0, line, 100, 20000}, {placement.PS, 80e9, line, 1024, 500},
+		{placement.INA, 0, 25e9, 1024, 2}, {placement.INA, 0, 25e9, 1024, 300}, {placement.INA, 0, 25e9, 1024, 5000}, {placement.INA, 40e9, 25e9, 1024, 700},
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	between := func(least, most float64) float64 { return least * math.Pow(most/least, rnd.Float64()) }
+	for range 60 {
+		x := setting{placement.INA, 0, math.Round(between(1e10, 8e10)), int(between(60, 4000)), int(between(1, 20000))}
+		if rnd.IntN(2) == 0 {
+			x.collective = placement.PS
+		}
+		if rnd.IntN(2) == 0 {
+			x.rate = between(1.2*x.slow, 1e11)
+		}
+		tests = append(tests, x)
+	}
+	for _, tt := range tests {
+		inv := policytest.Racks(1, 3, 2)
+		inv.Switches[0].Aggregators = 1 << 20
+		inv.Hosts[2].NICs[0].Rate = inventory.BitRate(tt.slow)
+		plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3", Collective: tt.collective})
+		j := predict(t, inv, plan, placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{
+			"A": {Window: tt.window, Rate: tt.rate, Layers: []placement.Layer{{Bytes: float64(960 * tt.frames)}}},
+		}}).Jobs[0]
+		each := 1.0 // packets of a PSN that cross the PS's link
+		if tt.collective == placement.PS {
+			each = 2
+		}
+		gap, served := frame/line, each*frame/tt.slow
+		if tt.rate > 0 {
+			gap = frame / tt.rate
+		}
+		rest := j.Trip - frame/tt.slow // of a round trip, beside the link
+		done := make([]float64, tt.frames)
+		sent, free, most := -gap, 0.0, 0.0
+		for n := range done {
+			sent += gap
+			if n >= tt.window {
+				sent = max(sent, done[n-tt.window])
+			}
+			free = max(free, sent) + served
+			most = max(most, free-sent)
+			done[n] = free + rest
+		}
+		want := most * tt.slow / 8
+		if off := math.Abs(j.Queue - want); off > 2*each*frame/8 || j.Queue > each*frame/8*float64(min(tt.frames, tt.window)) {
+			t.Errorf("%+v: %.0f B, want %.0f", tt, j.Queue, want)
+		}
+	}
+}

@@ -122,8 +122,8 @@ type JobPrediction struct {
 	Bottleneck string `json:"bottleneck"`
 	// Sending is what limits such a job while it sends; empty: Bottleneck.
 	Sending string `json:"sending,omitempty"`
-	// Queue is how many bytes of the job wait before its bottleneck, where that is a link: what of its
-	// windows is on no way. Queues are taken to be as long as that needs: see Overflows.
+	// Queue is how many bytes of the job wait before what holds it back while it sends, at most, where that is a link:
+	// what of its windows, or of a message that is shorter, is on no way. Queues are taken to be as long as that needs: see Overflows.
 	Queue float64 `json:"queue,omitempty"`
 	// Trip is a round trip in seconds with empty queues, of a job that waits for results.
 	Trip float64 `json:"trip,omitempty"`
@@ -790,6 +790,43 @@ func spread(of, rate float64) float64 {
 	return of / rate
 }
 
+// pausing is how a job spends an iteration; nil: it sends all the time, or is predicted as if it did.
+func (b *problem) pausing(f *flow.Job) *turn {
+	i := slices.IndexFunc(b.pauses, func(t turn) bool { return &b.Jobs[t.job] == f })
+	if i < 0 || b.c.Predictor != Occupancy {
+		return nil
+	}
+	return &b.pauses[i]
+}
+
+// waiting is how many PSNs of a job with a window wait before its bottleneck at most: those under way but for what is on its way
+// with empty queues. An iteration begins with these: of what has come nothing waits that has left meanwhile, from a window until
+// the first results are back, from an iteration until all of it has come.
+func (b *problem) waiting(f *flow.Job, r *flow.JobResult) float64 {
+	t, rate := b.pausing(f), r.Rate/f.Packet
+	if t == nil || rate == 0 {
+		return max(0, f.Window-rate*f.RTT)
+	}
+	rate = t.sends(r.Rate, packetBits(f)) / f.Packet
+	psns, comes := t.bits/f.Packet, b.comes(f, r.Bottleneck)
+	return max(0, min(f.Window-rate*min(f.RTT, f.Window/comes), psns-rate*psns/comes))
+}
+
+// comes is how many PSN/s a job's workers send at most if all but the bottleneck is free: as its limit and the slowest of their
+// cables say.
+func (b *problem) comes(f *flow.Job, neck flow.Bottleneck) float64 {
+	rate := math.Inf(1)
+	if f.Limit > 0 {
+		rate = f.Limit
+	}
+	for _, n := range f.Nodes {
+		if n.Switch == flow.None && n.Up != flow.None && (neck.Kind != flow.ByLink || neck.Index != n.Up) {
+			rate = min(rate, b.Links[n.Up].Capacity)
+		}
+	}
+	return rate / f.Packet
+}
+
 func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction {
 	out := JobPrediction{Name: j.Name, WireRate: r.Rate, Spread: spread(r.RateSpread, r.Rate), Trip: f.RTT}
 	if j.Collective == Ring {
@@ -843,7 +880,7 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 			}
 		}
 		if f.Window > 0 {
-			out.Queue = max(0, f.Window-r.Rate*f.RTT/f.Packet) * narrow * f.Packet / 8
+			out.Queue = b.waiting(f, r) * narrow * f.Packet / 8
 		}
 		for i := range j.Tree {
 			k := len(j.Workers) + i
@@ -872,8 +909,8 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 	default:
 		out.Bottleneck = "none"
 	}
-	if i := slices.IndexFunc(b.pauses, func(t turn) bool { return &b.Jobs[t.job] == f }); i >= 0 && b.c.Predictor == Occupancy {
-		if waits := b.pauses[i].limits(r.Rate, packetBits(f)); waits != "" {
+	if t := b.pausing(f); t != nil {
+		if waits := t.limits(r.Rate, packetBits(f)); waits != "" {
 			out.Bottleneck, out.Sending = waits, out.Bottleneck
 		}
 	}

@@ -90,14 +90,9 @@ func (t *turn) lasts(rate, packet float64) float64 {
 	return end
 }
 
-// limits says what takes most of an iteration of a job that has a rate in the mean over all of them: Computing, RoundTrip, or
-// nothing, which is to send. Of each that is by how much sooner an iteration ends where it alone takes a little less: what
-// goes on beside something that takes longer takes none.
-func (t *turn) limits(mean, packet float64) string {
-	if !(mean > 0) {
-		return ""
-	}
-	// The rate at which it sends is that with which an iteration takes as long: the faster, the sooner it ends.
+// sends is the rate at which a job sends that has one in the mean over its iterations.
+func (t *turn) sends(mean, packet float64) float64 {
+	// It is that with which an iteration takes as long: the faster, the sooner it ends.
 	whole, rate, most := t.bits/mean, mean, mean*mostPause
 	for range 100 {
 		if mid := math.Sqrt(rate * most); t.lasts(mid, packet) > whole {
@@ -106,6 +101,17 @@ func (t *turn) limits(mean, packet float64) string {
 			most = mid
 		}
 	}
+	return rate
+}
+
+// limits says what takes most of an iteration of a job that has a rate in the mean over all of them: Computing, RoundTrip, or
+// nothing, which is to send. Of each that is by how much sooner an iteration ends where it alone takes a little less: what
+// goes on beside something that takes longer takes none.
+func (t *turn) limits(mean, packet float64) string {
+	if !(mean > 0) {
+		return ""
+	}
+	rate := t.sends(mean, packet)
 	const less = 1 - 1e-6
 	sooner := *t
 	sooner.layers = slices.Clone(t.layers)
