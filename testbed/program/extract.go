@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"strconv"
@@ -80,12 +81,16 @@ const mostFound = 1_000_000
 // error: a figure that is missing must not look like one that is 0. Commas part thousands where that is certain, and a number
 // with another comma, or with one of which nobody knows what it is ("1,500"), is none. sum_errors that are not 0 make
 // the reading Wrong.
-func Extract(text []byte, rules []Rule) (*Reading, error) {
+func Extract(text []byte, rules []Rule) (*Reading, error) { return extract([][]byte{text}, rules) }
+
+// extract is Extract of several texts, one after the other. None goes on in the next one, but a JSON document may be in any of them.
+func extract(texts [][]byte, rules []Rule) (*Reading, error) {
 	r := &Reading{}
 	var doc any
 	for i := range rules {
 		rule := &rules[i]
-		if err := rule.Check(); err != nil {
+		err := rule.Check()
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", rule.Metric, err)
 		}
 		var found []string
@@ -94,18 +99,19 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 			if rule.Take == "first" && rule.Metric != "sum_errors" {
 				most = 1
 			}
-			for _, m := range regexp.MustCompile("(?m)"+rule.Regexp).FindAllSubmatch(text, most) {
-				found = append(found, string(m[1]))
+			re := regexp.MustCompile("(?m)" + rule.Regexp)
+			for _, text := range texts {
+				if len(found) == most {
+					break
+				}
+				for _, m := range re.FindAllSubmatchIndex(text, most-len(found)) {
+					found = append(found, string(text[max(0, m[2]):max(0, m[3])]))
+				}
 			}
 		} else {
-			if doc == nil && len(text) > maxDocument {
-				return nil, fmt.Errorf("%s: %w: %d bytes of JSON, at most %d are read: have it say less, or use regexp", rule.Metric, ErrOutput, len(text), maxDocument)
-			}
 			if doc == nil {
-				d := json.NewDecoder(bytes.NewReader(text))
-				d.UseNumber()
-				if err := d.Decode(&doc); err != nil {
-					return nil, fmt.Errorf("%s: %w: not JSON: %v: %.60q", rule.Metric, ErrOutput, err, shown(text))
+				if doc, err = document(texts); err != nil {
+					return nil, fmt.Errorf("%s: %w", rule.Metric, err)
 				}
 			}
 			found = dig(doc, strings.Split(rule.JSON, "."))
@@ -153,6 +159,24 @@ func number(s string) (float64, error) {
 		return 0, errors.New("is not a finite number")
 	}
 	return v, nil
+}
+
+// document is the JSON document that texts begin with.
+func document(texts [][]byte) (doc any, err error) {
+	size, readers := 0, make([]io.Reader, 0, 2*len(texts))
+	for _, text := range texts {
+		size += len(text)
+		readers = append(readers, bytes.NewReader(text), strings.NewReader("\n"))
+	}
+	if size > maxDocument {
+		return nil, fmt.Errorf("%w: %d bytes of JSON, at most %d are read: have it say less, or use regexp", ErrOutput, size, maxDocument)
+	}
+	d := json.NewDecoder(io.MultiReader(readers...))
+	d.UseNumber()
+	if err := d.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("%w: not JSON: %v: %.60q", ErrOutput, err, shown(bytes.Join(texts, []byte("\n"))))
+	}
+	return doc, nil
 }
 
 // shown is the beginning of what a program said, for an error.

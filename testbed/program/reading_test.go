@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -456,6 +458,93 @@ func FuzzReaders(f *testing.F) {
 		Redact(Evidence(text))
 		CheckSwitchML(text, 0)
 	})
+}
+
+// allocated is how many bytes something allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// What a stream says is kept as it is, costs its own length and once more where it is asked for, and goes on behind that.
+func TestBuffer(t *testing.T) {
+	fill := func(size, write int) (b *buffer) {
+		b = &buffer{room: new(atomic.Int64), full: func() { t.Errorf("%d bytes are too many", size) }}
+		b.room.Store(maxOutput)
+		for part := bytes.Repeat([]byte("line\n"), write/5); b.size < size; {
+			if n, err := b.Write(part[:min(len(part), size-b.size)]); n == 0 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		return b
+	}
+	for _, size := range []int{0, 5, leastPart - 1, leastPart, leastPart + 5, 300_000, 5 * mostPart, maxOutput} {
+		for _, write := range []int{5, 32_770, 3 * mostPart / 5 * 5} {
+			if size > 5*mostPart && write == 5 {
+				continue
+			}
+			var b *buffer
+			var all []byte
+			took := allocated(func() {
+				b = fill(size, write)
+				all = b.bytes()
+			})
+			if most := uint64(2*size + 2*size/10 + write + mostPart); took > most {
+				t.Errorf("%d bytes, %d at a time, took %d, at most %d are expected", size, write, took, most)
+			}
+			want := strings.Repeat("line\n", size/5+1)[:size]
+			b.room.Store(maxOutput)
+			if _, err := b.Write([]byte("more")); err != nil || string(all) != want {
+				t.Errorf("%d bytes became %d", size, len(all))
+			}
+			if again := b.bytes(); string(again) != want+"more" || cap(again) != len(again) {
+				t.Errorf("%d bytes and 4 more became %d", size, len(again))
+			}
+		}
+	}
+	b := fill(0, 5)
+	said := 0
+	b.full = func() { said++ }
+	b.room.Store(4)
+	for range 2 {
+		if n, err := b.Write([]byte("abc")); n != 3 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if said != 1 || string(b.bytes()) != "abc" {
+		t.Errorf("beyond the room: said %d times, %q", said, b.bytes())
+	}
+}
+
+// What a program with ranks says is read where it is, a JSON document from the first that says something, however much they all say.
+func TestReadRanks(t *testing.T) {
+	long := append(bytes.Repeat([]byte("all is well\n"), 1<<20), "rate 3\n"...)
+	outs := []Output{{Stdout: []byte("rate 1")}, {Stdout: long}, {}, {Stdout: long}}
+	for take, want := range map[string]float64{"": 7. / 3, "first": 1, "last": 3, "sum": 7} {
+		w := Workload{Name: "A", Kind: Torchrun, Rules: []Rule{{Metric: "rate", Unit: "1/s", Regexp: `^rate (\S+)$`, Take: take}}}
+		var r *Reading
+		var err error
+		if took := allocated(func() { r, err = w.Read(outs) }); took > 1<<20 {
+			t.Errorf("%q: %d bytes were allocated to read %d", take, took, 2*len(long))
+		}
+		if err != nil || len(r.Figures) != 1 || math.Abs(r.Figures[0].Value-want) > 1e-9 {
+			t.Errorf("%q: %+v, %v", take, r, err)
+		}
+	}
+	w := Workload{Name: "A", Kind: Torchrun, Rules: []Rule{{Metric: "rate", Unit: "1/s", JSON: "rate"}}}
+	r, err := w.Read([]Output{{}, {Stdout: []byte("\n")}, {Stdout: []byte(`{"rate": 5}`)}, {Stdout: []byte("done")}})
+	if err != nil || r.Figures[0].Value != 5 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := w.Read([]Output{{Stdout: []byte(`{"rate": 5}`)}, {Stdout: long}}); err == nil || !strings.Contains(err.Error(), "bytes of JSON, at most") {
+		t.Errorf("%v", err)
+	}
+	if _, err := w.Read([]Output{{Stdout: []byte("starting")}, {Stdout: []byte(`{"rate": 5}`)}}); err == nil || !strings.Contains(err.Error(), `"starting\n{`) {
+		t.Errorf("%v", err)
+	}
 }
 
 // What is taken apart to lose its secrets comes to the same as the whole, wherever it could be.

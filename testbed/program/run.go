@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,31 +64,59 @@ const maxOutput = 64 << 20
 // errOutput is that they say more, which ends the Run.
 var errOutput = fmt.Errorf("more than %d MiB of output, of all processes together", maxOutput>>20)
 
-// buffer keeps what a stream says while there is room.
+// buffer keeps what a stream says while there is room. It grows by parts, and moves nothing of what it has.
 type buffer struct {
 	room *atomic.Int64 // bytes, for all processes
 	full func()        // there is none
 
 	mu   sync.Mutex
-	said []byte
+	said [][]byte
+	size int
 }
+
+// The first part of a buffer and its largest ones, bytes. In between each one is as long as all before it.
+const (
+	leastPart = 4 << 10
+	mostPart  = 1 << 20
+)
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.room.Add(-int64(len(p))) < 0 {
 		b.full()
-	} else {
-		b.said = append(b.said, p...)
+		return len(p), nil
+	}
+	for rest := p; len(rest) > 0; {
+		last := len(b.said) - 1
+		if last < 0 || len(b.said[last]) == cap(b.said[last]) {
+			b.said = append(b.said, make([]byte, 0, min(max(b.size, leastPart), mostPart)))
+			last++
+		}
+		n := min(len(rest), cap(b.said[last])-len(b.said[last]))
+		b.said[last] = append(b.said[last], rest[:n]...)
+		b.size, rest = b.size+n, rest[n:]
 	}
 	return len(p), nil
 }
 
-// bytes is what was said until now. What is said later goes behind it, and changes nothing of it.
+// bytes is what was said until now. What is said later goes behind it, and changes nothing of it. The parts become one.
 func (b *buffer) bytes() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clip(b.said)
+	switch len(b.said) {
+	case 0:
+		return nil
+	case 1:
+		return slices.Clip(b.said[0])
+	}
+	all := make([]byte, 0, b.size)
+	for i, part := range b.said {
+		all = append(all, part...)
+		b.said[i] = nil
+	}
+	b.said = [][]byte{all}
+	return all
 }
 
 // linger is how long servers may take to end after their clients.
@@ -119,8 +148,13 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 	}()
 	outputs := func() []Output {
 		out := make([]Output, len(procs))
+		size := 0
 		for i, p := range procs {
 			out[i] = p.output()
+			size += len(out[i].Stdout) + len(out[i].Stderr)
+		}
+		if size > maxOutput/4 { // the parts of it, which would otherwise stay until there is as much again of other garbage
+			runtime.GC()
 		}
 		return out
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/heap"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/program"
 	"github.com/inabench/inabench/testbed/sshd"
@@ -108,7 +109,11 @@ func TestTooMuch(t *testing.T) {
 	for _, to := range []string{"1", "2"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
+		most := heap.Watch()
 		outputs, err := program.Run(ctx, hosts, nil, []program.Command{shell("a", "exec yes >&"+to), shell("b", "exec yes >&"+to)}, program.Options{})
+		if n := most(); n > 3*64<<20 {
+			t.Errorf("on %s: %d MiB of memory", to, n>>20)
+		}
 		if err == nil || !strings.Contains(err.Error(), "more than 64 MiB of output") {
 			t.Errorf("on %s: %v", to, err)
 		}

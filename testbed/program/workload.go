@@ -319,7 +319,7 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 		}
 		return nil
 	}
-	var log []byte
+	var logs [][]byte
 	for _, o := range outputs {
 		if o.Server {
 			continue
@@ -361,7 +361,7 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 		case Exec:
 			r, err = Extract(o.Stdout, w.Rules)
 		case Torchrun:
-			log = append(append(log, o.Stdout...), '\n')
+			logs = append(logs, o.Stdout)
 			continue
 		}
 		if err := add(o.Part, r, err); err != nil {
@@ -372,7 +372,7 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 		if w.PerHost > 1 && !slices.ContainsFunc(w.Env, func(v string) bool { return strings.HasPrefix(v, "OMP_NUM_THREADS=") }) {
 			all.note("torchrun sets OMP_NUM_THREADS=1 for several processes of a host where env does not say it")
 		}
-		r, err := Extract(log, w.Rules)
+		r, err := extract(logs, w.Rules)
 		if err := add("", r, err); err != nil {
 			return nil, err
 		}
