@@ -273,6 +273,15 @@ func TestRedactLong(t *testing.T) {
 	t.Errorf("%d times the length cost %.0f times as much", times, growth)
 }
 
+// TestSecretParts: no name of a secret is without the words for which a text is looked through first.
+func TestSecretParts(t *testing.T) {
+	for _, name := range strings.Fields("TOKEN Secret passwd passphrase api-key APIKEY access_key private-key credentials authorization Cookie session_id sessionid signature my.pwd pwd sshpass pgpass x-pass db_pass_1 pass-x tokenizer_secret") {
+		if SecretName(name) != wordsOf([]byte(name))(secretParts...) {
+			t.Errorf("%s: a secret: %t", name, SecretName(name))
+		}
+	}
+}
+
 // No secret survives, and what the run is about does.
 func TestRedact(t *testing.T) {
 	for _, test := range []struct{ in, gone, stays string }{
@@ -287,6 +296,10 @@ func TestRedact(t *testing.T) {
 		{"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\nrest", "AAAA", "rest"},
 		{"NCCL_IB_HCA==mlx5_1 SHARP_COLL_LOG_LEVEL=3", "removed", "NCCL_IB_HCA==mlx5_1"},
 		{"password: hunter2", "hunter2", "password: "},
+		{"as baſic abcdefgh12345 it is said", "abcdefgh12345", "it is said"},
+		{"MY_PGPASS=hunter2 rest", "hunter2", "rest"},
+		{"OldPwd=hunter2 rest", "removed", "hunter2"},
+		{"DB.PWD=hunter2 rest", "hunter2", "rest"},
 		{"Password : hunter2 for db", "hunter2", " for db"},
 		{"HF_TOKEN = hunter2", "hunter2", "HF_TOKEN = "},
 		{"token := hunter2", "hunter2", "token := "},
@@ -547,6 +560,27 @@ func TestReadRanks(t *testing.T) {
 	}
 }
 
+// Of a document the environment is taken out, however it is written and wherever it stands; the rest stays as it is, and
+// takes no more room than it did.
+func TestEvidence(t *testing.T) {
+	deep := strings.Repeat("[", 9000) + strings.Repeat("]", 9000)
+	for _, test := range []struct{ in, want string }{
+		{`{"a": 1, "env": {"X": "hunter2", "NCCL_ALGO": "Ring"}}` + "\n", "{\"a\": 1, \"env\": {\n\t\t\"NCCL_ALGO\": \"Ring\",\n\t\t\"X\": \"[removed]\"\n\t}}\n"},
+		{` {"\u0065nv":["X=hunter2"], "env" : "hunter2" }`, " {\"\\u0065nv\": [\n\t\t\"X=[removed]\"\n\t], \"env\" : \"[removed]\"}"},
+		{`{"a": {"env": ["X=1"]}, "b": ["env", {"env": 1}], "c": "\"env\": 1"}`, ""},
+		{`{"env": {"X": "hunter2"`, ""},
+		{"no document", ""},
+		{`{}`, ""},
+		{`{"env":` + deep + `,"a":` + deep + `}`, `{"env": "[removed]","a":` + deep + `}`},
+	} {
+		var got []byte
+		took := allocated(func() { got = Evidence([]byte(test.in)) })
+		if string(got) != cmp.Or(test.want, test.in) || took > 1<<20 {
+			t.Errorf("%.80q became %.80q, %d bytes allocated", test.in, got, took)
+		}
+	}
+}
+
 // What is taken apart to lose its secrets comes to the same as the whole, wherever it could be.
 func TestPieces(t *testing.T) {
 	const secret = "hunter2SECRET"
@@ -592,6 +626,23 @@ func TestPieces(t *testing.T) {
 	}
 	if pieces != 4 || !bytes.Equal(again, log) {
 		t.Errorf("%d pieces, %d bytes of %d", pieces, len(again), len(log))
+	}
+	// Documents can be taken apart between objects, and a text is not looked at for ever.
+	doc := []byte("{\n" + strings.Repeat("\t\"sums\": [{\n\t\t\"password\": \""+secret+"\",\n\t\t\"bytes\": 1\n\t}, {\n\t\t\"api_keys\": [\n\t\t\t\""+secret+"\"\n\t\t]\n\t}],\n", 10_000) + "\t\"end\": 1\n}\n")
+	pieces, again = 0, nil
+	for p := range Pieces(doc) {
+		pieces++
+		again = append(again, Redact(p)...)
+	}
+	if pieces != 1+len(doc)/(leastPiece+200) || !bytes.Equal(again, Redact(doc)) || bytes.Contains(again, []byte(secret)) {
+		t.Errorf("a document of %d bytes: %d pieces", len(doc), pieces)
+	}
+	pieces = 0
+	for range Pieces([]byte(strings.Repeat("abcdefgh bearer\n", 2*leastPiece/16))) {
+		pieces++
+	}
+	if pieces != 1 {
+		t.Errorf("where nothing can be taken apart: %d pieces", pieces)
 	}
 	if end := Tail(log, 1000); len(end) > 1000 || len(end) < 900 || !bytes.HasSuffix(log, end) {
 		t.Errorf("the end has %d bytes", len(end))

@@ -41,28 +41,64 @@ func SecretName(name string) bool {
 
 // Redact takes out of a program's output what looks like a secret: values of variables, settings and
 // options whose names say so, passwords and tokens in URLs, private keys, and what gitleaks knows the
-// form of. It is for evidence that is kept; figures are read before. A megabyte takes a second: see Pieces.
+// form of. It is for evidence that is kept; figures are read before. A megabyte in which much looks like secrets takes
+// a second: see Pieces.
 func Redact(text []byte) []byte {
 	text = pemBlock.ReplaceAll(text, []byte(Removed))
-	text = authorized.ReplaceAll(text, []byte("$1 "+Removed))
-	text = header.ReplaceAll(text, []byte("${1}"+Removed))
-	text = named(assignment, text)
-	text = named(flagged, text)
-	text = inURL.ReplaceAll(text, []byte("${1}"+Removed+"@"))
-	text = tokenInURL.ReplaceAllFunc(text, func(m []byte) []byte {
-		if bytes.Contains(m, []byte(Removed)) {
-			return m // its user may stay
-		}
-		return append(tokenInURL.FindSubmatch(m)[1], Removed+"@"...)
-	})
-	return longToken.ReplaceAll(wellKnown(text), []byte(Removed))
+	has := wordsOf(text)
+	if has("bearer", "basic") {
+		text = authorized.ReplaceAll(text, []byte("$1 "+Removed))
+	}
+	if has("authorization") {
+		text = header.ReplaceAll(text, []byte("${1}"+Removed))
+	}
+	if has(secretParts...) {
+		text = named(assignment, text)
+		text = named(flagged, text)
+	}
+	if has("://") {
+		text = inURL.ReplaceAll(text, []byte("${1}"+Removed+"@"))
+		text = tokenInURL.ReplaceAllFunc(text, func(m []byte) []byte {
+			if bytes.Contains(m, []byte(Removed)) {
+				return m // its user may stay
+			}
+			return append(tokenInURL.FindSubmatch(m)[1], Removed+"@"...)
+		})
+	}
+	text = wellKnown(text)
+	if has("gh", "hf_", "sk-", "xox", "glpat-") {
+		text = longToken.ReplaceAll(text, []byte(Removed))
+	}
+	return text
 }
 
-// leastPiece is how long a piece of a text is at least, bytes.
-const leastPiece = 256 << 10
+// secretParts are words of which every name that secretWord finds has one.
+var secretParts = []string{"token", "secret", "pass", "key", "credential", "authorization", "cookie", "session", "signature", "pwd"}
+
+// wordsOf says of words in lower case whether a text has one of them, in whatever case: forms that need one are looked for in
+// no other text, which takes a small part of the time.
+func wordsOf(text []byte) func(...string) bool {
+	lower := bytes.ToLower(text)
+	if bytes.Contains(lower, []byte("ſ")) { // which a form takes for an s
+		lower = bytes.ReplaceAll(lower, []byte("ſ"), []byte("s"))
+	}
+	return func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return bytes.Contains(lower, []byte(w)) })
+	}
+}
+
+// Bounds of pieces.
+const (
+	leastPiece = 256 << 10 // bytes that one has at least
+	mostPlaces = 100       // at which it is looked whether it could end: at most of them it can
+)
+
+// MostPiece is how long a piece of a text may be that Redact is asked about, bytes: that takes some four times as much memory.
+const MostPiece = 4 << 20
 
 // Pieces are a text in parts whose secrets can be taken out one by one: whoever waits, and memory, are spared. A part
-// ends with a line, where nothing that Redact takes out goes on: what has no such place is one part.
+// ends with a line, where nothing that Redact takes out goes on: what has no such place is one part, which may be longer than
+// MostPiece.
 func Pieces(text []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(text) > 0 {
@@ -86,7 +122,7 @@ func Tail(text []byte, most int) []byte {
 // cut is the first place of a text, from a byte on, at which a line begins and Redact of both parts comes to the same as of
 // the whole; the end, if there is none.
 func cut(text []byte, from int) int {
-	for at := from; at < len(text); {
+	for at, places := from, 0; at < len(text) && places < mostPlaces; {
 		end := bytes.IndexByte(text[at:], '\n')
 		if end < 0 {
 			break
@@ -101,17 +137,24 @@ func cut(text []byte, from int) int {
 				return len(text)
 			}
 			at += end
+			places++
 		case apart(text, at):
 			return at
+		default:
+			places++
 		}
 	}
 	return len(text)
 }
 
 // mayGoOn says whether a line and the rest of a text may be elements of one list, which may be longer than what apart looks
-// at.
+// at. None goes on after an object.
 func mayGoOn(line, rest []byte) bool {
 	line, rest = bytes.TrimSpace(line), bytes.TrimSpace(rest[:min(len(rest), 100)])
+	switch string(line) {
+	case "}", "},", "}, {", "},{", "}]", "}],":
+		return false
+	}
 	return len(line) > 0 && bytes.IndexByte([]byte("\"',[{"), line[len(line)-1]) >= 0 ||
 		len(rest) == 0 || bytes.IndexByte([]byte("\"',-\\"), rest[0]) >= 0
 }
@@ -281,7 +324,7 @@ func closing(text, quote []byte) int {
 	return len(text)
 }
 
-// maxEvidence is how long a JSON document may be that is looked into before it is kept, bytes: it is held four times then.
+// maxEvidence is how long a JSON document may be that is looked into before it is kept, bytes: it is held twice then.
 const maxEvidence = 16 << 20
 
 // Evidence is what is kept of a program's output, before Redact. Of a JSON document with an environment, as nccl-tests -J
@@ -297,18 +340,58 @@ func Evidence(text []byte) []byte {
 		}
 		return text
 	}
-	var doc map[string]json.RawMessage
-	if json.Unmarshal(text, &doc) != nil {
+	if !json.Valid(text) {
 		return text
 	}
-	if env, ok := doc["env"]; ok {
-		doc["env"] = redactEnv(env)
+	var out []byte
+	last := 0
+	for _, at := range members(text, "env") {
+		out = append(append(append(out, text[last:at[0]]...), ' '), redactEnv(text[at[0]:at[1]])...)
+		last = at[1]
 	}
-	out, err := json.MarshalIndent(doc, "", "\t")
-	if err != nil {
+	if last == 0 {
 		return text
 	}
-	return append(out, '\n')
+	return append(out, text[last:]...)
+}
+
+// members is where the values are that a document, an object, has under a name of its own.
+func members(doc []byte, name string) (at [][2]int) {
+	depth, key, from := 0, []byte(nil), -1
+	for i := 0; i < len(doc); i++ {
+		ends := false
+		switch doc[i] {
+		case '"':
+			begin := i
+			for i++; doc[i] != '"'; i++ {
+				if doc[i] == '\\' {
+					i++
+				}
+			}
+			if depth == 1 && from < 0 {
+				key = doc[begin : i+1]
+			}
+		case ':':
+			if depth == 1 {
+				from = i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+			ends = depth == 0
+		case ',':
+			ends = depth == 1
+		}
+		if ends && from >= 0 {
+			var is string
+			if json.Unmarshal(key, &is) == nil && is == name {
+				at = append(at, [2]int{from, i})
+			}
+			from = -1
+		}
+	}
+	return at
 }
 
 // redactEnv takes an object of variables, or a list of "NAME=value".
@@ -334,7 +417,7 @@ func redactEnv(text json.RawMessage) json.RawMessage {
 		}
 		out = list
 	}
-	b, err := json.Marshal(out)
+	b, err := json.MarshalIndent(out, "\t", "\t")
 	if err != nil {
 		return json.RawMessage(`"` + Removed + `"`)
 	}

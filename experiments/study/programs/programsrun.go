@@ -288,7 +288,13 @@ func clean(ctx context.Context, w io.Writer, text []byte) error {
 	text = program.Evidence(text)
 	for piece := range program.Pieces(text) {
 		cleaned := make(chan []byte, 1)
-		go func() { cleaned <- program.Redact(piece) }()
+		go func() {
+			if len(piece) > program.MostPiece {
+				cleaned <- fmt.Appendf(nil, "(%d bytes that nothing divides: not kept, more than %d)\n", len(piece), program.MostPiece)
+				return
+			}
+			cleaned <- program.Redact(piece)
+		}()
 		interrupted := ctx.Done()
 		if len(text) <= lastKept {
 			interrupted = nil
@@ -521,6 +527,9 @@ func (p *Program) bound(inv *inventory.Inventory, w *program.Workload, infiniban
 	}
 }
 
+// longLine is how much of a line of a log is looked at, bytes: none that anybody waits for is longer.
+const longLine = 1 << 20
+
 // findings hold what a program's own logs say of SHARP, and what hosts sent, against what it
 // asked for. Longest is the size of the longest vectors that its figures are of, bytes; 0: not known.
 func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, longest int64, links *study.LinkLoads, other string) []results.Finding {
@@ -528,7 +537,7 @@ func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, longe
 	for _, o := range outputs {
 		for _, text := range [][]byte{o.Stdout, o.Stderr} {
 			for line := range bytes.Lines(text) {
-				log.Line(string(bytes.TrimSuffix(line, []byte("\n"))))
+				log.Line(string(bytes.TrimSuffix(line[:min(len(line), longLine)], []byte("\n"))))
 			}
 		}
 	}

@@ -28,6 +28,7 @@ func TestClean(t *testing.T) {
 		{"whole", log, 100, "token=[removed]", len(log) - 100},
 		{"interrupted before", log, 0, "(interrupted: 3", 60_000},
 		{"interrupted meanwhile", log, 1, "(interrupted: ", 200_000},
+		{"a line that is too long", "token=" + secret + strings.Repeat("a", program.MostPiece) + "\nthe end\n", 100, " bytes that nothing divides: not kept, more than 4194304)\nthe end\n", 50},
 		{"short", "short\n", 0, "short\n", 6},
 		{"a document", env, 100, `"X": "[removed]"`, 100 << 10},
 		{"a short document", `{"env": {"X": "` + secret + `"}}`, 0, `"X": "[removed]"`, 10},
