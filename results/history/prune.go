@@ -19,8 +19,8 @@ import (
 const quiet = time.Hour
 
 // Prune removes run directories, and returns them, the newest first. Of each experiment in each
-// setting the newest keep (at least 1) stay, the newest that passed, and as many that were cut off. It
-// never removes baselines, runs that go on, runs whose record cannot be read, or what has changed since the
+// setting the newest keep (at least 1) stay, the newest that passed, and as many that were cut off. A run counts once, in
+// however many directories it is, and all of these stay or none. It never removes baselines, runs that go on, runs whose record cannot be read, or what has changed since the
 // index was brought up to date, as OpenOrRead does. With dry it only says what it would remove.
 //
 // Where the disk is too full for an index, the one of OpenOrRead will do.
@@ -89,13 +89,25 @@ func surplus(all []Run, keep int) []Run {
 		complete            bool
 	}
 	var out []Run
+	type run struct {
+		kind
+		id string
+	}
 	newer, passed := map[kind]int{}, map[kind]bool{}
+	goes := map[run]bool{} // with each of its directories
 	for _, r := range all {
 		of := kind{r.Experiment, r.Setting, r.Complete}
+		if gone, known := goes[run{of, r.ID}]; known && r.ID != "" {
+			if gone {
+				out = append(out, r)
+			}
+			continue
+		}
 		newer[of]++
 		last := r.Outcome == results.Pass && !passed[of]
 		passed[of] = passed[of] || last
-		if newer[of] > keep && !last && r.Setting != "" {
+		gone := newer[of] > keep && !last && r.Setting != ""
+		if goes[run{of, r.ID}] = gone; gone {
 			out = append(out, r)
 		}
 	}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -234,6 +235,36 @@ func TestPruneKeepsGoodRuns(t *testing.T) {
 	for dir, must := range stay {
 		if must {
 			t.Errorf("%s was removed", dir)
+		}
+	}
+}
+
+// TestPruneCopies: copies of a run do not count for others, and stay and go with it.
+func TestPruneCopies(t *testing.T) {
+	root := t.TempDir()
+	x := openIndex(t, root)
+	var dirs []string
+	for n := range 4 {
+		dir := resultstest.Save(t, root, record(n, 100))
+		dirs = append(dirs, dir)
+		for i := range 3 * (n % 2) { // of the second, and of the newest
+			name := fmt.Sprintf("copy-%d-of-%s", i, dir)
+			if err := os.CopyFS(filepath.Join(root, name), os.DirFS(filepath.Join(root, dir))); err != nil {
+				t.Fatal(err)
+			}
+			dirs = append(dirs, name)
+		}
+	}
+	if _, err := x.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Prune(t.Context(), 2, false); err != nil {
+		t.Fatal(err)
+	}
+	for i, dir := range dirs {
+		_, err := os.Stat(filepath.Join(root, dir))
+		if stays := i >= 5; stays != (err == nil) { // the first and the second with its copies went
+			t.Errorf("%s: %v, want it there: %t", dir, err, stays)
 		}
 	}
 }

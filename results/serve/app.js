@@ -50,15 +50,21 @@
       want[f] = find('filter-' + f).value;
       if (want[f]) asked.set(f, want[f]);
     });
-    var words = want.text.toLowerCase().split(/\s+/).filter(Boolean), shown = 0, rows = table.tBodies[0].rows;
+    var words = want.text.toLowerCase().split(/\s+/).filter(Boolean), shown = 0, runs = 0, copies = 0, rows = table.tBodies[0].rows;
     Array.prototype.forEach.call(rows, function (r) {
       var text = words.length ? r.textContent.toLowerCase() + ' ' + r.id.toLowerCase() : '';
       var ok = ['experiment', 'driver', 'verdict'].every(function (f) { return !want[f] || r.getAttribute('data-' + f) === want[f]; }) &&
         words.every(function (w) { return text.indexOf(w) >= 0; });
       r.hidden = !ok;
+      if (r.hasAttribute('data-copy')) {
+        copies++;
+        return;
+      }
+      runs++;
       if (ok) shown++;
     });
-    find('count').textContent = (shown === rows.length ? '' : grouped(shown) + ' of ') + grouped(rows.length) + (rows.length === 1 ? ' run' : ' runs');
+    find('count').textContent = (shown === runs ? '' : grouped(shown) + ' of ') + grouped(runs) + (runs === 1 ? ' run' : ' runs') +
+      (copies ? ', ' + grouped(copies) + (copies === 1 ? ' duplicate' : ' duplicates') : '');
     history.replaceState(null, '', asked.toString() ? '?' + asked : location.pathname);
   }
   function option(field, value) { // a value that no run had before

@@ -163,10 +163,11 @@ func (s *Server) listOf(w io.Writer, p page, rows []row, version string) error {
 	}
 	data := struct {
 		page
-		Root                           string
+		Root, Count                    string
 		Rows                           []row
 		Experiments, Drivers, Verdicts []string
 	}{page: p, Root: root, Rows: rows}
+	copies := 0
 	add := func(to *[]string, v string) {
 		if v != "" && !slices.Contains(*to, v) {
 			*to = append(*to, v)
@@ -176,6 +177,12 @@ func (s *Server) listOf(w io.Writer, p page, rows []row, version string) error {
 		add(&data.Experiments, row.Experiment)
 		add(&data.Drivers, row.Driver)
 		add(&data.Verdicts, row.Verdict)
+		if row.Copy {
+			copies++
+		}
+	}
+	if data.Count = human.Plural(len(rows)-copies, "run"); copies > 0 { // as app.js writes it
+		data.Count += ", " + human.Plural(copies, "duplicate")
 	}
 	slices.Sort(data.Experiments)
 	slices.Sort(data.Drivers)

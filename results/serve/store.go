@@ -23,6 +23,9 @@ type row struct {
 	Progress string // of one that is running
 	said     int64  // version of its progress report: see said
 
+	// Copy says that it is a run of which there is another directory, where it counts.
+	Copy bool
+
 	since int // the version of the store since which it is this
 }
 
@@ -111,8 +114,10 @@ func (s *Server) refresh(ctx context.Context) error {
 	next := st.version + 1
 	rows, at := make([]row, len(runs)), make(map[string]int, len(runs))
 	changed := false
+	seen := map[string]bool{}
 	for i, r := range runs {
-		now := row{Run: r, Verdict: string(cmp.Or(r.Outcome, results.ErrorOutcome)), since: next}
+		now := row{Run: r, Verdict: string(cmp.Or(r.Outcome, results.ErrorOutcome)), Copy: seen[r.ID] && r.ID != "", since: next}
+		seen[r.ID] = true
 		switch {
 		case r.Error != "":
 			now.Verdict = unreadable

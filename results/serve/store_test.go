@@ -115,8 +115,9 @@ func get(t testing.TB, h *httptest.Server, path string, change func(*http.Reques
 func TestPages(t *testing.T) {
 	root := t.TempDir()
 	dir := put(t, root, night("two-jobs", 0))
+	last := ""
 	for n := 1; n < 30; n++ {
-		put(t, root, night("two-jobs", 2*n)) // of one driver
+		last = put(t, root, night("two-jobs", 2*n)) // of one driver
 	}
 	if err := os.WriteFile(filepath.Join(root, dir, "jobs.csv.gz"), []byte("\x1f\x8b"), 0o666); err != nil {
 		t.Fatal(err)
@@ -143,6 +144,9 @@ func TestPages(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(broken, results.RecordFile), []byte("{"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.CopyFS(filepath.Join(root, "kept"), os.DirFS(filepath.Join(root, last))); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(root, dir, results.SamplesFile), []byte("{\"t\":1,\"sou\n{\"t\":1}\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +156,7 @@ func TestPages(t *testing.T) {
 		code int
 		want string // in the answer
 	}{
-		{"/", 200, "31 runs"},
+		{"/", 200, ">31 runs, 1 duplicate<"},
 		{"/", 200, "unreadable"},
 		{"/runs/" + dir + "/", 200, "Two jobs &lt;one&gt; switch"},
 		{"/runs/" + dir + "/", 200, "pcap/tor1.pcap"},
