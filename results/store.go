@@ -977,7 +977,17 @@ func (r *Record) elsewhere(name string) error {
 // contradiction is how an outcome cannot be that of the record's checks; nil if it can.
 func (r *Record) contradiction() error {
 	switch r.Outcome {
-	case "", Fail, Inconclusive, NotJudged, Skipped, ErrorOutcome: // without one it is still written
+	case Fail, ErrorOutcome:
+		failed := func(c Check) bool { return c.Gate && c.Outcome == Fail }
+		switch {
+		case len(r.Args) == 0 || !r.Complete(): // no program ended with a code, or it was not told yet
+		case r.ExitCode == 0:
+			return fmt.Errorf("%w: it says %s, and that the program ended with 0", ErrContradicts, r.Outcome)
+		case r.Outcome == Fail && !slices.ContainsFunc(r.Checks, failed):
+			return fmt.Errorf("%w: it says fail, and no check that is gated failed", ErrContradicts)
+		}
+		return nil
+	case "", Inconclusive, NotJudged, Skipped: // without one it is still written
 		return nil
 	case Pass:
 	default:

@@ -793,6 +793,10 @@ func TestContradiction(t *testing.T) {
 	text := func(run, kept string) results.File {
 		return results.File{Path: "a.toml", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(run))), Text: kept}
 	}
+	ended := func(r results.Record) results.Record { // of the program
+		r.Finished, r.Args = time.Unix(1, 0), []string{"run", "a.toml"}
+		return r
+	}
 	sums := func(compared int64) results.Record {
 		return with(func(r *results.Record) {
 			r.Points[0].Jobs = []results.JobSummary{{Job: "A", SumsChecked: compared}}
@@ -870,6 +874,13 @@ func TestContradiction(t *testing.T) {
 		{"has the mean of its repeats", repeats(func(c *results.Check) {}), true},
 		{"has a mean that is in none of its repeats", repeats(func(c *results.Check) { c.Measured, c.Error = .38, 0 }), false},
 		{"has a mean that is not off by its error", repeats(func(c *results.Check) { c.Error = .001 }), false},
+		{"failed, and no check did", ended(results.Record{Outcome: results.Fail, ExitCode: 1, Checks: []results.Check{{Gate: true, Outcome: results.Pass}, {Outcome: results.Fail}}}), false},
+		{"failed with a check", ended(results.Record{Outcome: results.Fail, ExitCode: 1, Checks: failed}), true},
+		{"failed, and the program did not", ended(results.Record{Outcome: results.Fail, Checks: failed}), false},
+		{"ended early, and the program did not", ended(results.Record{Outcome: results.ErrorOutcome}), false},
+		{"ended early", ended(results.Record{Outcome: results.ErrorOutcome, ExitCode: 130}), true},
+		{"failed, of no program", results.Record{Outcome: results.Fail, Finished: time.Unix(1, 0)}, true},
+		{"goes on", results.Record{Outcome: results.ErrorOutcome, Args: []string{"run"}}, true},
 		{"an outcome of its own", results.Record{Outcome: "perfect"}, false},
 	} {
 		dir := t.TempDir()
