@@ -74,8 +74,8 @@ func (r *Rule) Check() error {
 // maxDocument is how long a JSON document may be: read, it takes some fifty times as much memory.
 const maxDocument = 4 << 20
 
-// mostFound is how many numbers a rule may find.
-const mostFound = 1_000_000
+// mostFound is how many numbers a rule may find: each takes some 100 bytes while it is read.
+const mostFound = 250_000
 
 // Extract applies rules to output. A rule that finds nothing, or what is not a number, is an
 // error: a figure that is missing must not look like one that is 0. Commas part thousands where that is certain, and a number
