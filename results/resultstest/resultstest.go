@@ -44,6 +44,12 @@ func base(name, title string) *results.Record {
 	}
 }
 
+// judge decides a record as its run does.
+func judge(r *results.Record) {
+	r.Checks, r.Outcome, r.Reasons = results.Judge(r.Expect, r.Points)
+	r.ExitCode = results.ExitCode(r.Outcome)
+}
+
 // Rack is a ToR with n hosts at rate bit/s; racks of them join at a spine.
 func Rack(racks, hosts int, rate float64) results.Topology {
 	var t results.Topology
@@ -120,8 +126,7 @@ func FairShare() *results.Record {
 		p.Phases = []results.Phase{ph}
 		r.Points = append(r.Points, p)
 	}
-	r.Checks, r.Outcome, r.Reasons = results.Judge(r.Expect, r.Points)
-	r.ExitCode = results.ExitCode(r.Outcome)
+	judge(r)
 	return r
 }
 
@@ -185,8 +190,7 @@ func Waterfill() (*results.Record, []results.Sample) {
 		p.Jobs = append(p.Jobs, results.JobSummary{Job: j, Workers: 3, Iterations: 120, Packets: 188_000, Resends: 41, SumsChecked: 144_384_000, JCT: 11.8, AlgBW: 30e6, BusBW: 40e6})
 	}
 	r.Points = []results.Point{p}
-	r.Checks, r.Outcome, r.Reasons = results.Judge(r.Expect, r.Points)
-	r.ExitCode = results.ExitCode(r.Outcome)
+	judge(r)
 
 	var samples []results.Sample
 	total := map[string]float64{}
@@ -231,7 +235,7 @@ func Addressing() *results.Record {
 			i++
 		}
 	}
-	r.Checks, r.Outcome, r.Reasons = results.Judge(r.Expect, r.Points)
+	judge(r)
 	return r
 }
 
@@ -254,8 +258,7 @@ func Quickstart() *results.Record {
 		ph.Figures = append(ph.Figures, MeasuredFig("link_rate", l.Name, v, 0.3e6, "bit/s"), PredictedFig("link_rate", l.Name, v*1.01, "bit/s", "occupancy", "tor1->h3"))
 	}
 	r.Points = []results.Point{{Phases: []results.Phase{ph}}}
-	r.Checks, r.Outcome, r.Reasons = results.Judge(r.Expect, r.Points)
-	r.ExitCode = results.ExitCode(r.Outcome)
+	judge(r)
 	return r
 }
 
@@ -303,8 +306,7 @@ func Policies(oversubscriptions []float64, repeats int) *results.Record {
 			index++
 		}
 	}
-	r.Checks, r.Outcome, r.Reasons = results.Judge(r.Expect, r.Points)
-	r.ExitCode = results.ExitCode(r.Outcome)
+	judge(r)
 	return r
 }
 
@@ -356,7 +358,7 @@ func Figure8() *results.Record {
 			index++
 		}
 	}
-	r.Checks, r.Outcome, r.Reasons = results.Judge(r.Expect, r.Points)
+	judge(r)
 	return r
 }
 
@@ -405,7 +407,7 @@ func Hostile() *results.Record {
 		p.Machines = []results.Machine{{Name: Evil, Rack: Evil, GPUs: []results.Cell{{Use: results.Worker, Job: Evil}, {Use: results.Spare, Job: Evil}, {Use: results.Background, Job: Evil}}}}
 		r.Points = append(r.Points, p)
 	}
-	r.Checks, r.Outcome, r.Reasons = results.Judge(r.Expect, r.Points)
+	judge(r)
 	r.Comparison = &results.Comparison{Key: Evil + "s", Reference: Evil, Metrics: []string{Evil}, Published: []results.Published{{Metric: Evil, Lo: 1, Hi: 2, Text: Evil}}}
 	for i := range r.Points {
 		r.Points[i].Labels = append(r.Points[i].Labels, Evil+"s="+Evil)

@@ -54,41 +54,87 @@ func stampOf(info fs.FileInfo) hosts.Stamp {
 	return s
 }
 
-// Create makes a file that must not be there yet, which everybody can read, and its directory if need be, and
-// returns when that was by the host's clock. What is
+// Create makes a file that must not be there yet, which everybody can read and nobody else can write to, and its directory if
+// need be, and returns when that was by the host's clock. What is
 // written is on the disk, where the server can see to that. A disk without room for it is
 // an error wrapping syscall.ENOSPC.
 func (c *Client) Create(ctx context.Context, remote string, data []byte) (hosts.Stamp, error) {
 	made := make(chan hosts.Stamp, 1) // nobody may be waiting for it any more
 	err := c.withFiles(ctx, "create "+remote, func(files *session) error {
-		f, err := files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err := files.MkdirAll(path.Dir(remote)); err != nil {
-				return why(files, path.Dir(path.Dir(remote)), err)
-			}
-			f, err = files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+		at, err := create(files, remote, data)
+		if errors.Is(err, errOpen) {
+			at, err = createApart(files, remote, data)
 		}
-		if err != nil {
-			return why(files, path.Dir(remote), err)
-		}
-		if err = f.Chmod(createdMode); err == nil {
-			_, err = f.ReadFrom(bytes.NewReader(data))
-			var at hosts.Stamp
-			at, err = seal(files, f, err)
-			made <- at
-		} else {
-			err = errors.Join(err, f.Close())
-		}
-		if err != nil {
-			err = why(files, path.Dir(remote), err)
-			files.Remove(remote)
-		}
+		made <- at
 		return err
 	})
 	if err != nil {
 		return hosts.Stamp{}, err
 	}
 	return <-made, nil
+}
+
+// errOpen is the error of create where the umask of the server lets others write to what it makes: before that can be
+// changed they may have opened the file, or given it another name.
+var errOpen = errors.New("the server makes files that others can write to")
+
+// create is Create. With errOpen the file is gone.
+func create(files *session, remote string, data []byte) (hosts.Stamp, error) {
+	f, err := files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := files.MkdirAll(path.Dir(remote)); err != nil {
+			return hosts.Stamp{}, why(files, path.Dir(path.Dir(remote)), err)
+		}
+		f, err = files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	}
+	if err != nil {
+		return hosts.Stamp{}, why(files, path.Dir(remote), err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm()&0o022 != 0 {
+		err = errOpen
+	}
+	at, err := fill(files, f, data, err)
+	if err != nil {
+		err = why(files, path.Dir(remote), err)
+		files.Remove(remote)
+	}
+	return at, err
+}
+
+// fill writes a new file and closes it, unless there is an error already.
+func fill(files *session, f *sftp.File, data []byte, err error) (hosts.Stamp, error) {
+	if err == nil {
+		err = f.Chmod(createdMode)
+	}
+	if err != nil {
+		return hosts.Stamp{}, errors.Join(err, f.Close())
+	}
+	_, err = f.ReadFrom(bytes.NewReader(data))
+	return seal(files, f, err)
+}
+
+// createApart is Create in a directory of its own, which others cannot enter once its mode is right, whatever of it they hold. The
+// file gets its name when it is whole.
+func createApart(files *session, remote string, data []byte) (at hosts.Stamp, err error) {
+	dir := remote + ".d"
+	if err := files.Mkdir(dir); err != nil {
+		return at, why(files, path.Dir(remote), err)
+	}
+	defer files.RemoveDirectory(dir)
+	if err := files.Chmod(dir, 0o700); err != nil {
+		return at, why(files, dir, err)
+	}
+	inside := path.Join(dir, path.Base(remote))
+	f, err := files.OpenFile(inside, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return at, why(files, dir, err)
+	}
+	defer files.Remove(inside)
+	if at, err = fill(files, f, data, nil); err == nil {
+		err = files.Link(inside, remote)
+	}
+	return at, why(files, dir, err)
 }
 
 // Rewrite writes once more what a file says, which moves its time of modification, as Create returns it. A

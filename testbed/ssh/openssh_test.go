@@ -488,3 +488,51 @@ func TestOpenSSHStops(t *testing.T) {
 type neverEnding struct{}
 
 func (neverEnding) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestCreateWideUmask: where the server's umask lets others write to what it makes, what they do to it before its mode is
+// changed has no effect on the file that Create leaves.
+func TestCreateWideUmask(t *testing.T) {
+	c, err := ssh.Dial(t.Context(), newOpenSSH(t, "Subsystem sftp internal-sftp -u 0002").Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	dir, beside := t.TempDir(), t.TempDir()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // another user of the same group
+		defer close(stopped)
+		for n := 0; ; {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			entries, _ := os.ReadDir(dir)
+			for _, e := range entries {
+				info, err := e.Info()
+				if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o022 != 0 &&
+					os.Link(filepath.Join(dir, e.Name()), filepath.Join(beside, fmt.Sprint(n))) == nil {
+					n++
+				}
+			}
+		}
+	}()
+	for i := range 30 {
+		name := filepath.Join(dir, fmt.Sprint("lease.", i))
+		if _, err := c.Create(t.Context(), name, []byte("anna's")); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(name)
+		if err != nil || info.Mode() != 0o644 || info.Sys().(*syscall.Stat_t).Nlink != 1 {
+			t.Errorf("%v, %d names, %v", info.Mode(), info.Sys().(*syscall.Stat_t).Nlink, err)
+		}
+	}
+	close(stop)
+	<-stopped
+	if _, err := c.Create(t.Context(), filepath.Join(dir, "lease.1"), []byte("bob's")); err == nil {
+		t.Error("a file was made twice")
+	}
+	if names, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(names) != 30 {
+		t.Errorf("%q, %v", names, err)
+	}
+}
