@@ -24,7 +24,7 @@ func traceCommand() *cli.Command {
 		Name:        "trace",
 		Usage:       "inspect, import, fit and generate traces of jobs",
 		Action:      group,
-		Subcommands: []*cli.Command{traceInspectCommand(), traceImportCommand(), traceFitCommand(), traceGenerateCommand()},
+		Subcommands: []*cli.Command{reading(traceInspectCommand()), reading(traceImportCommand()), reading(traceFitCommand()), reading(traceGenerateCommand())},
 	}
 }
 

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,14 +50,13 @@ func writeFound(w io.Writer, mark, what, found, todo string) {
 	}
 }
 
-// writeTo writes to the file that --output names, or to stdout, and says to which.
+// writeTo writes to the file that --output names, whole or not at all, or to stdout, and says to which.
 func writeTo(c *cli.Context, write func(w io.Writer) error) (to string, err error) {
+	var whole bytes.Buffer
 	if to = cmp.Or(c.String("output"), stdin); to == stdin {
 		to, err = "stdout", write(c.App.Writer)
-	} else if f, ferr := os.Create(to); ferr != nil {
-		err = ferr
-	} else {
-		err = errors.Join(write(f), f.Close())
+	} else if err = write(&whole); err == nil {
+		return to, writeWhole(to, whole.Bytes())
 	}
 	if err != nil {
 		return "", outputError{err}

@@ -426,7 +426,11 @@ func Open(dir string, h Header) (*Journal, error) {
 	if err := checkRun(h.Run); err != nil {
 		return fail(err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = trust(dir)
+	}
+	if err != nil {
 		return fail(err)
 	}
 	h.Version = 1
@@ -450,6 +454,38 @@ func Open(dir string, h Header) (*Journal, error) {
 	return j, nil
 }
 
+// trust is an error for a directory in which others may put journals: what they say would be done in this user's name.
+func trust(dir string) error {
+	st, err := os.Stat(dir)
+	if err == nil {
+		err = bounded.Own(st)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("directory %s: %w", dir, err)
+	}
+	return err
+}
+
+// open opens a journal that this user wrote, and nobody else could.
+func open(path string, flags int) (*os.File, error) {
+	f, err := bounded.OpenFile(path, flags|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: bounded.Regular(fs.ModeSymlink)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil {
+		err = bounded.Own(st)
+	}
+	if err != nil {
+		f.Close()
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return f, nil
+}
+
 // Resume goes on with the journal of a run that is over, to undo what it did. One that
 // still goes on is an error wrapping ErrLive, one that there is not wraps fs.ErrNotExist.
 func Resume(dir, run string) (*Journal, error) {
@@ -457,7 +493,10 @@ func Resume(dir, run string) (*Journal, error) {
 	if err := checkRun(run); err != nil {
 		return fail(err)
 	}
-	f, err := bounded.OpenFile(file(dir, run), os.O_RDWR|os.O_APPEND, 0)
+	if err := trust(dir); err != nil {
+		return fail(err)
+	}
+	f, err := open(file(dir, run), os.O_RDWR|os.O_APPEND)
 	if err != nil {
 		return fail(err)
 	}
@@ -672,6 +711,9 @@ type Found struct {
 
 // List are the journals in a directory, the oldest first.
 func List(dir string) ([]Found, error) {
+	if err := trust(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -682,7 +724,7 @@ func List(dir string) ([]Found, error) {
 		if !ok || checkRun(run) != nil {
 			continue
 		}
-		f, err := bounded.Open(filepath.Join(dir, e.Name()))
+		f, err := open(filepath.Join(dir, e.Name()), os.O_RDONLY)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it is over
 		}

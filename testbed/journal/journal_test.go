@@ -386,6 +386,48 @@ func TestFIFO(t *testing.T) {
 	}
 }
 
+// TestOthers: a journal that others may have written, or put there, is not followed.
+func TestOthers(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(dir, path string) error
+		dir  bool // nothing in it is looked at
+	}{
+		{"everybody may write it", func(_, path string) error { return os.Chmod(path, 0o666) }, false},
+		{"a link to another", func(dir, path string) error {
+			return errors.Join(os.Rename(path, dir+"/other"), os.Symlink("other", path))
+		}, false},
+		{"everybody may put it there", func(dir, _ string) error { return os.Chmod(dir, 0o777) }, true},
+		{"another user's", func(_, path string) error { return os.Chown(path, 4242, -1) }, false},
+		{"in another user's directory", func(dir, _ string) error { return os.Chown(dir, 4242, -1) }, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if strings.Contains(tt.name, "another user") && os.Geteuid() != 0 {
+				t.Skip("only root can give files away")
+			}
+			dir := filepath.Join(t.TempDir(), "journal")
+			j, err := Open(dir, header("R"))
+			if err == nil {
+				err = errors.Join(j.Begin(change(0)), j.Close(), tt.do(dir, file(dir, "R")))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := List(dir)
+			if (err != nil) != tt.dir || !tt.dir && (len(found) != 1 || found[0].Err == nil || found[0].Log != nil) {
+				t.Errorf("list: %+v, %v", found, err)
+			}
+			if _, err := Resume(dir, "R"); err == nil {
+				t.Error("it is resumed")
+			}
+			if _, err := Open(dir, header("S")); (err != nil) != tt.dir {
+				t.Errorf("open: %v", err)
+			}
+		})
+	}
+}
+
 // TestKill kills processes that write journals: each knows of all that it was told is on
 // the disk, can be resumed, and is live before and not after.
 func TestKill(t *testing.T) {

@@ -343,6 +343,14 @@ func (p Place) list(ctx context.Context) (listing, error) {
 	}
 	slices.Sort(l.numbers)
 	l.numbers = slices.Compact(l.numbers)
+	before := uint64(0)
+	for i, n := range l.numbers {
+		if n-before > farthest {
+			l.numbers = l.numbers[:i]
+			break
+		}
+		before = n
+	}
 	return l, err
 }
 
@@ -515,6 +523,7 @@ const (
 	minTTL      = 2 * time.Second
 	longest     = 10 * 366 * 24 * 3600 // seconds that a record can ask for
 	lastNumber  = 1 << 48              // which nobody comes to: a larger one is no lease's
+	farthest    = 1 << 24              // after the one before, by which numbers grow at once: who put a file there cannot use them up
 	mostTries   = 1000                 // of one who finds others faster each time
 	mostForeign = 64                   // files that are looked at and are no leases
 	mostTidied  = 32                   // files of writers, and what is no lease below others, that are looked at by each who takes a lease

@@ -606,16 +606,29 @@ func TestNumbersEnd(t *testing.T) {
 		}
 	}
 	put(math.MaxUint64, `{"owner":"mallory","ttl":1000000000}`)
-	if l := take(t, p, claim("anna", "R1")); l.Fencing() != 1 {
-		t.Errorf("number %d", l.Fencing())
+	takes := func(want uint64) {
+		t.Helper()
+		l := take(t, p, claim("anna", "R1"))
+		if l.Fencing() != want {
+			t.Errorf("number %d, want %d", l.Fencing(), want)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	put(lastNumber, `{"owner":"mallory","ttl":1}`)
-	if err := os.Chtimes(filepath.Join(dir, p.file(lastNumber)), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
-		t.Fatal(err)
+	takes(1)
+	past := func(n uint64) {
+		put(n, `{"owner":"mallory","ttl":1}`)
+		if err := os.Chtimes(filepath.Join(dir, p.file(n)), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := Take(t.Context(), p, claim("anna", "R1")); err == nil || !strings.Contains(err.Error(), "somebody put that file there, remove it") {
-		t.Error(err)
-	}
+	// Nobody has taken so many: numbers go on below.
+	past(lastNumber)
+	past(3 + farthest)
+	takes(2)
+	past(2 + farthest)
+	takes(4 + farthest)
 	// A time to live that nobody means ends as that of a file that cannot be read.
 	dir = t.TempDir()
 	p = place(dir)
