@@ -123,16 +123,10 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY, 0) }
 
 // OpenOwn is Open without following a link: for a directory where others may put one.
-func OpenOwn(path string) (*os.File, error) {
-	f, err := OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, unix.ELOOP) {
-		err = &fs.PathError{Op: "open", Path: path, Err: Regular(fs.ModeSymlink)}
-	}
-	return f, err
-}
+func OpenOwn(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0) }
 
 // OpenFile is os.OpenFile for a regular file, or one that is made. It waits for nobody at the other end of a FIFO: the error
-// wraps ErrIrregular.
+// wraps ErrIrregular, as that of a link does where flags have unix.O_NOFOLLOW.
 func OpenFile(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	op := "open"
 	if flags&unix.O_ACCMODE == os.O_RDONLY {
@@ -141,6 +135,9 @@ func OpenFile(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY, perm)
 	if errors.Is(err, unix.ENXIO) { // a FIFO that nobody reads, or a socket
 		return nil, &fs.PathError{Op: op, Path: path, Err: ErrIrregular}
+	}
+	if errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW != 0 {
+		err = &fs.PathError{Op: "open", Path: path, Err: Regular(fs.ModeSymlink)}
 	}
 	if err != nil {
 		return nil, err
