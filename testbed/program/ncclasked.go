@@ -65,18 +65,7 @@ func (w *Workload) options() ncclOptions {
 			o[letter] = unknownOption
 		}
 	}
-	from, to := w.ncclRange()
-	o['b'], o['e'] = strconv.FormatInt(from, 10), strconv.FormatInt(to, 10)
-	if to > from {
-		o['f'] = "2"
-	}
-	switch {
-	case w.Launcher != "each":
-		o['g'] = "1"
-	case w.PerHost > 1:
-		o['g'] = strconv.Itoa(w.PerHost)
-	}
-	o.read(w.Arguments)
+	o.read(slices.Concat(w.ncclFrom(), w.ncclGPUs(), w.Arguments))
 	return o
 }
 

@@ -227,20 +227,30 @@ func (w *Workload) ranks(i, port int) []string {
 	}
 }
 
-// ncclRange is from which size to which nccl-tests is told to go.
-func (w *Workload) ncclRange() (from, to int64) {
-	from = max(w.Size, 8)
-	return from, cmp.Or(w.SizeTo, from)
+// ncclFrom is what nccl-tests is told of the sizes to go through, and ncclGPUs of how many GPUs a process has.
+func (w *Workload) ncclFrom() []string {
+	from := max(w.Size, 8)
+	to := cmp.Or(w.SizeTo, from)
+	args := []string{"-b", strconv.FormatInt(from, 10), "-e", strconv.FormatInt(to, 10)}
+	if to > from {
+		args = append(args, "-f", "2")
+	}
+	return args
+}
+
+func (w *Workload) ncclGPUs() []string {
+	switch {
+	case w.Launcher != "each":
+		return []string{"-g", "1"}
+	case w.PerHost > 1:
+		return []string{"-g", strconv.Itoa(w.PerHost)}
+	}
+	return nil
 }
 
 func (w *Workload) nccl(port int) (clients []Command) {
 	per := max(1, w.PerHost)
-	test := slices.Clone(w.Program())
-	from, to := w.ncclRange()
-	test = append(test, "-b", strconv.FormatInt(from, 10), "-e", strconv.FormatInt(to, 10))
-	if to > from {
-		test = append(test, "-f", "2")
-	}
+	test := slices.Concat(w.Program(), w.ncclFrom())
 	if w.Iterations > 0 {
 		test = append(test, "-n", strconv.Itoa(w.Iterations))
 	}
@@ -250,10 +260,7 @@ func (w *Workload) nccl(port int) (clients []Command) {
 	}
 	if w.Launcher == "each" {
 		for i, h := range w.Hosts {
-			c := Command{Name: w.Name + "." + h.Name, Host: h.Name, Env: append(w.ranks(i, port), w.Env...), Argv: slices.Clone(test)}
-			if per > 1 {
-				c.Argv = append(c.Argv, "-g", strconv.Itoa(per))
-			}
+			c := Command{Name: w.Name + "." + h.Name, Host: h.Name, Env: append(w.ranks(i, port), w.Env...), Argv: slices.Concat(test, w.ncclGPUs())}
 			if i == 0 && w.JSON {
 				c.File, c.Argv = first.File, append(c.Argv, "-J", Dir+"/"+first.File)
 			}
@@ -274,7 +281,7 @@ func (w *Workload) nccl(port int) (clients []Command) {
 		test = append(test, "-J", Dir+"/"+first.File)
 	}
 	first.Argv = slices.Concat([]string{"mpirun", "-np", strconv.Itoa(per * len(w.Hosts)), "--host", strings.Join(names, ","), "--map-by", "ppr:" + strconv.Itoa(per) + ":node"},
-		vars, w.LaunchArgs, test, []string{"-g", "1"}, w.Arguments)
+		vars, w.LaunchArgs, test, w.ncclGPUs(), w.Arguments)
 	return []Command{first}
 }
 
