@@ -23,18 +23,9 @@ func TestEachVerdictInCSV(t *testing.T) {
 	rec.Points[1].Repeat = 1
 	rec.Points[0].Phases[0].Figures = append(rec.Points[0].Phases[0].Figures, resultstest.MeasuredFig("rtt", "A", 1, 0, "s"))
 	rec.Checks, _, _ = results.Judge([]results.Expect{value(.95, "at-most", 0), value(.1, "within", .05), loose, tight}, rec.Points)
-	var b strings.Builder
-	if err := results.WriteCSV(&b, rec); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := func(name string) int { return slices.Index(rows[0], name) }
 	var got []string
-	for _, row := range rows[1:] {
-		got = append(got, strings.Join([]string{row[at("repeat")], row[at("metric")], row[at("predictor")], row[at("predicted")], row[at("bottleneck")], row[at("verdict")]}, " "))
+	for _, row := range csvOf(t, rec) {
+		got = append(got, strings.Join([]string{row["repeat"], row["metric"], row["predictor"], row["predicted"], row["bottleneck"], row["verdict"]}, " "))
 	}
 	want := []string{
 		"0 share occupancy 0.6 tor1 pass", "0 share value 0.95  pass", "0 share value 0.1  fail", "0 share occupancy 0.6 tor1 fail", "0 rtt    ",
@@ -43,6 +34,27 @@ func TestEachVerdictInCSV(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
+}
+
+// csvOf are the rows that WriteCSV writes, by the names of columns.
+func csvOf(t *testing.T, rec *results.Record) (out []map[string]string) {
+	t.Helper()
+	var b strings.Builder
+	if err := results.WriteCSV(&b, rec); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows[1:] {
+		named := map[string]string{}
+		for i, name := range rows[0] {
+			named[name] = row[i]
+		}
+		out = append(out, named)
+	}
+	return out
 }
 
 // TestErrorInCSV: the error of a row is of what stands in that row, whatever that of the mean of repeats is; it has none where
@@ -76,18 +88,10 @@ func TestErrorInCSV(t *testing.T) {
 	} {
 		rec := &results.Record{Points: c.points}
 		rec.Checks, _, _ = results.Judge([]results.Expect{c.e}, rec.Points)
-		var b strings.Builder
-		if err := results.WriteCSV(&b, rec); err != nil {
-			t.Fatal(err)
-		}
-		rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var got []string
-		for _, row := range rows[1:] {
-			if row[slices.Index(rows[0], "predictor")] == c.e.Predictor {
-				got = append(got, row[slices.Index(rows[0], "error")])
+		for _, row := range csvOf(t, rec) {
+			if row["predictor"] == c.e.Predictor {
+				got = append(got, row["error"])
 			}
 		}
 		if s := strings.Join(got, " "); s != c.want {
