@@ -25,8 +25,9 @@ func (d *Dir) Samples() (all []Sample, err error) {
 }
 
 // SamplesDrawn are those of Samples that WriteReport draws. Others take no memory, and of very many these are some: of each
-// counter those that are so far apart that all find room. With a *Damaged the others are there: see Drawable.
-func (d *Dir) SamplesDrawn(rec *Record) ([]Sample, error) {
+// counter those that are so far apart that all find room. shown is the record to draw them with: where lines of the file are
+// damaged, a copy with a warning of it at its end.
+func (d *Dir) SamplesDrawn(rec *Record) (shown *Record, _ []Sample, _ error) {
 	links := map[string]bool{}
 	for _, l := range rec.Topology.Links {
 		links[l.Name] = true
@@ -37,7 +38,8 @@ func (d *Dir) SamplesDrawn(rec *Record) ([]Sample, error) {
 			drawn.add(s)
 		}
 	})
-	return drawn.kept, err
+	shown, err = rec.drawable(err)
+	return shown, drawn.kept, err
 }
 
 // mostDrawn is how many samples are kept to be drawn: 40 MB. A plot has some hundred of each counter.
@@ -153,9 +155,8 @@ func (d *Damaged) Error() string {
 
 func (d *Damaged) Unwrap() error { return d.Cause }
 
-// Drawable is the record with which samples can be shown that were read with that error: where some are left out, a copy of it
-// with a warning. Any other error stays.
-func (rec *Record) Drawable(err error) (*Record, error) {
+// drawable is the record with which samples can be shown that were read with that error. Any but a *Damaged stays.
+func (rec *Record) drawable(err error) (*Record, error) {
 	var damaged *Damaged
 	if !errors.As(err, &damaged) {
 		return rec, err

@@ -126,8 +126,7 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 	if width/perPixel < leastWide {
 		return usagef("use a wider --width or a smaller --text", "a drawing %s wide has no room for labels of %s", c.String("width"), c.String("text"))
 	}
-	samples, err := dir.SamplesDrawn(rec)
-	shown, err := rec.Drawable(err)
+	shown, samples, err := dir.SamplesDrawn(rec)
 	if err != nil {
 		return err
 	}
@@ -192,8 +191,8 @@ func writeReport(c *cli.Context, w io.Writer, rec *results.Record, dir *results.
 	case "prometheus":
 		return report.WritePrometheus(w, rec)
 	case "html":
-		samples, err := dir.SamplesDrawn(rec)
-		if rec, err = rec.Drawable(err); err != nil {
+		rec, samples, err := dir.SamplesDrawn(rec)
+		if err != nil {
 			return err
 		}
 		return report.WriteReport(w, rec, samples, beside(c, dir))
@@ -235,8 +234,8 @@ func retell(c *cli.Context, rec *results.Record, dir *results.Dir) {
 	if b.Past == nil && b.Fidelity == "" {
 		return
 	}
-	samples, err := dir.SamplesDrawn(rec)
-	if rec, err = rec.Drawable(err); err != nil {
+	rec, samples, err := dir.SamplesDrawn(rec)
+	if err != nil {
 		return
 	}
 	var page bytes.Buffer

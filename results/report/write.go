@@ -14,8 +14,7 @@ func Write(d *results.Dir, rec *results.Record) error {
 	if err := d.Flush(); err != nil {
 		return err
 	}
-	samples, err := d.SamplesDrawn(rec)
-	shown, err := rec.Drawable(err)
+	shown, samples, err := d.SamplesDrawn(rec)
 	if err != nil {
 		return err
 	}

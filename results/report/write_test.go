@@ -20,7 +20,7 @@ func TestReportMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	drawn, err := d.SamplesDrawn(rec)
+	_, drawn, err := d.SamplesDrawn(rec)
 	if err != nil || len(drawn) == 0 || len(drawn) > len(all)/8 {
 		t.Errorf("%d of %d samples are drawn, %v", len(drawn), len(all), err)
 	}
@@ -64,7 +64,7 @@ func BenchmarkReport(b *testing.B) {
 	d, rec := resultstest.LargeRun(b, 100<<20)
 	for b.Loop() {
 		most := heap.Watch()
-		samples, err := d.SamplesDrawn(rec)
+		_, samples, err := d.SamplesDrawn(rec)
 		if err == nil {
 			err = WriteReport(io.Discard, rec, samples, Beside{})
 		}

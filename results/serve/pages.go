@@ -285,8 +285,8 @@ func (s *Server) reportOf(w io.Writer, which row) error {
 	if err != nil {
 		return err
 	}
-	samples, err := dir.SamplesDrawn(rec)
-	if rec, err = rec.Drawable(err); err != nil {
+	rec, samples, err := dir.SamplesDrawn(rec)
+	if err != nil {
 		return err
 	}
 	return report.WriteReport(w, rec, samples, s.beside(s.stopping, which))
