@@ -362,11 +362,7 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 			if ch.Found > ch.Night {
 				seen = ", seen " + s.Nights[ch.Found].Started.Local().Format(time.DateOnly)
 			}
-			on := " on"
-			if n := ch.Lasted(); n > 0 {
-				on = fmt.Sprintf(" for %s, which did not last", human.Plural(n, "run"))
-			}
-			note(s, "%s %s from %s%s%s; %s", strings.TrimPrefix(human.Percent(ch.Shift), "-"), way, ch.Started.Local().Format(time.DateOnly), on, seen, ch.Run)
+			note(s, "%s %s from %s %s%s; %s", strings.TrimPrefix(human.Percent(ch.Shift), "-"), way, ch.Started.Local().Format(time.DateOnly), ch.Long(), seen, ch.Run)
 		}
 		if s.Spoilt > 0 {
 			note(s, "%s left out: limited by the testbed, or ended early", human.Plural(s.Spoilt, "run"))

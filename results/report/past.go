@@ -136,8 +136,8 @@ func (p *Past) view() *pastView {
 			for _, c := range s.Changes {
 				if c.Night == k {
 					row.Note = human.SignedError(c.Shift, true, "") + " from here on"
-					if n := c.Lasted(); n > 0 {
-						row.Note = fmt.Sprintf("%s for %s, which did not last", human.SignedError(c.Shift, true, ""), human.Plural(n, "run"))
+					if c.Lasted() > 0 {
+						row.Note = human.SignedError(c.Shift, true, "") + " " + c.Long()
 					}
 				}
 			}

@@ -37,7 +37,6 @@ type changeView struct {
 	Run     string    `json:"run"`
 	Started time.Time `json:"started"`
 	Text    string    `json:"text"` // "5.0 % lower"
-	On      string    `json:"-"`    // "on", or for how long
 }
 
 // question is what of the history is asked for.
@@ -108,11 +107,7 @@ func (s *Server) series(ctx context.Context, q history.Query, n int) (out []seri
 			if c.Shift < 0 {
 				way = "lower"
 			}
-			on := "on"
-			if n := c.Lasted(); n > 0 {
-				on = fmt.Sprintf("for %s, which did not last", human.Plural(n, "run"))
-			}
-			view := changeView{c, f.Nights[c.Night].Run, f.Nights[c.Night].Started, strings.TrimPrefix(human.Percent(c.Shift), "-") + " " + way, on}
+			view := changeView{c, f.Nights[c.Night].Run, f.Nights[c.Night].Started, strings.TrimPrefix(human.Percent(c.Shift), "-") + " " + way}
 			v.Changes = append(v.Changes, view)
 			drawing.Steps = append(drawing.Steps, plot.NightStep{At: c.Night, Text: view.Text})
 		}

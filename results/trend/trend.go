@@ -35,6 +35,7 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // ErrInput is wrapped when a history makes no sense.
@@ -128,6 +129,14 @@ type Change struct {
 
 // Lasted says for how many nights a change was there that did not last; 0: it is no such one.
 func (c Change) Lasted() int { return max(0, c.Until-c.Night) }
+
+// Long says in words how long a change was there: "on" for one that has lasted, or may still.
+func (c Change) Long() string {
+	if n := c.Lasted(); n > 0 {
+		return fmt.Sprintf("for %s, which did not last", human.Plural(n, "run"))
+	}
+	return "on"
+}
 
 // Follow is Judge, with all changes in the history, outliers included, in the order in which a caller of Judge would have
 // heard of them night by night.
