@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/stall"
 )
@@ -44,6 +45,9 @@ type Config struct {
 	Message    int64   `json:"message,omitempty"`    // bytes of gradient per iteration
 	Layers     []Layer `json:"layers,omitempty"`     // overrides Message
 	Iterations int64   `json:"iterations,omitempty"` // 0: until stopped
+	// Addressing and Offset are how packets name their aggregators: see ina.NameSlot.
+	Addressing ina.Addressing `json:"addressing,omitempty"`
+	Offset     uint32         `json:"offset,omitempty"`
 	// ATP addressing: the distinct slots of the job out of Aggregators.
 	Slots       int `json:"slots,omitempty"`
 	Aggregators int `json:"aggregators,omitempty"`

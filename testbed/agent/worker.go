@@ -38,7 +38,7 @@ func workerConfig(cfg Config) (wc ina.WorkerConfig, err error) {
 	wc = ina.WorkerConfig{
 		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Workers: cfg.Workers,
 		Lanes: cfg.Lanes, Window: cfg.Window, AIMD: cfg.Control == "aimd",
-		RTO: cfg.RTO, Seed: cfg.Seed,
+		RTO: cfg.RTO, Seed: cfg.Seed, Addressing: cfg.Addressing, Offset: cfg.Offset,
 	}
 	if cfg.Mode == "synchronous" && cfg.Collective == "ina" {
 		wc.Region = 2 * cfg.Window // what a job without a PS has, in each of its switches

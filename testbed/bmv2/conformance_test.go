@@ -6,9 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 
 	"github.com/inabench/inabench/testbed/bmv2"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -31,19 +36,23 @@ type running struct {
 	client  *p4rt.Client
 	packets *bmv2.Packets
 	frames  chan vector.Frame
+	program func() (*p4configv1.P4Info, []byte, p4.Build, error)
 }
 
 // start skips a test where there is no BMv2.
-func start(t testing.TB) *running {
+func start(t testing.TB, program func() (*p4configv1.P4Info, []byte, p4.Build, error)) *running {
 	t.Helper()
 	path, err := bmv2.Find()
 	testbedtest.Require(t, "bmv2", err)
 	dir := t.TempDir()
 	cfg := bmv2.Config{
-		Name: "s", DeviceID: device, Dir: dir, Thrift: freePort(t),
+		Name: "s", DeviceID: device, Dir: dir,
 		Listen: "unix:" + filepath.Join(dir, "p4rt"), Packets: "unix:" + filepath.Join(dir, "packets"),
 	}
-	r := &running{t: t, frames: make(chan vector.Frame, 1024)}
+	if help, _ := exec.Command(path, "--help").CombinedOutput(); strings.Contains(string(help), "thrift-port") { // it may be built without
+		cfg.Thrift = freePort(t)
+	}
+	r := &running{t: t, frames: make(chan vector.Frame, 1024), program: program}
 	if r.process, err = bmv2.Start(t.Context(), path, cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +132,7 @@ func freePort(t testing.TB) int {
 // routes to an address, for probes.
 func (r *running) load() {
 	r.t.Helper()
-	info, config, _, err := p4.BMv2()
+	info, config, _, err := r.program()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -189,6 +198,9 @@ func probe(port uint32) []byte {
 }
 
 func (r *running) Counter(name string, job uint16) (packets, bytes int64, err error) {
+	if !slices.Contains(r.client.Counters(), "job_"+name) {
+		return 0, 0, errors.ErrUnsupported
+	}
 	v, err := r.client.ReadCounters(r.t.Context(), []string{"job_" + name}, []int{int(job)})
 	if err != nil || len(v) != 1 {
 		return 0, 0, fmt.Errorf("%v: %w", v, err)
@@ -198,12 +210,17 @@ func (r *running) Counter(name string, job uint16) (packets, bytes int64, err er
 
 // BMv2 with this project's program does what the vectors say: the packets that the embedded
 // switch sends, and its counts.
-func TestVectors(t *testing.T) {
-	vs, err := vector.Load("../ina/testdata/vectors")
+func TestVectors(t *testing.T) { testVectors(t, "../ina/testdata/vectors", p4.BMv2) }
+
+// So does it with the program for chips, as far as that goes.
+func TestChip(t *testing.T) { testVectors(t, "../ina/testdata/chip", p4.Chip) }
+
+func testVectors(t *testing.T, dir string, program func() (*p4configv1.P4Info, []byte, p4.Build, error)) {
+	vs, err := vector.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t)
+	r := start(t, program)
 	for _, v := range vs {
 		t.Run(v.Name, func(t *testing.T) {
 			r.load()
@@ -216,7 +233,7 @@ func TestVectors(t *testing.T) {
 
 // The time that an aggregator is taken is counted by digits, and read as one number.
 func TestHold(t *testing.T) {
-	r := start(t)
+	r := start(t, p4.BMv2)
 	entry := ina.JobEntry{Job: 5, Mode: ina.Statistical, Addressing: ina.Hash, Size: 64, Expect: 3, Window: 16, UpPort: 4, DownGroup: 1}
 	if err := errors.Join(r.SetGroup(1, []uint32{1}), r.SetJob(entry)); err != nil {
 		t.Fatal(err)

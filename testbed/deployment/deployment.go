@@ -397,6 +397,31 @@ func (d *deployment) rivals() int {
 	return max(len(d.setup.Plan.Jobs), len(d.order)+1)
 }
 
+// name says how a job's packets name their aggregators.
+func (d *deployment) name(c *agent.Config, jp placement.JobPlan, w testbed.Workload) (err error) {
+	s := d.setup.Settings
+	if s.Mode == "synchronous" {
+		c.Addressing = ina.Linear
+		return nil
+	}
+	if c.Addressing, err = addressingOf(s.Addressing); err != nil {
+		return err
+	}
+	for _, n := range jp.Tree {
+		sw, ok := d.tb.Inventory().Switch(n.Switch)
+		if !ok || !n.Aggregate {
+			continue
+		}
+		switch size := placement.Aggregators(sw, s.Aggregators); c.Addressing {
+		case ina.Linear:
+			c.Offset = offset(s.Seed, jp.ID, size)
+		case ina.ATP:
+			c.Aggregators, c.Slots = size, w.Slots
+		}
+	}
+	return nil
+}
+
 // configs are the agents of one job, its PS first.
 func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uint16) ([]agentConfig, error) {
 	s := d.setup.Settings
@@ -414,13 +439,8 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 	for _, l := range w.Layers {
 		base.Layers = append(base.Layers, agent.Layer{Bytes: l.Bytes, Compute: l.Compute})
 	}
-	if s.Addressing == "atp" && len(jp.Tree) > 0 {
-		for _, n := range jp.Tree {
-			if sw, ok := d.tb.Inventory().Switch(n.Switch); ok && n.Aggregate {
-				base.Aggregators = placement.Aggregators(sw, s.Aggregators)
-				base.Slots = w.Slots
-			}
-		}
+	if err := d.name(&base, jp, w); err != nil {
+		return nil, err
 	}
 	for _, wk := range jp.Workers {
 		nic, err := nicOf(d.tb.Inventory(), wk.Host, wk.NIC)

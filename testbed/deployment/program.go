@@ -68,7 +68,7 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 				default:
 					e.Size = uint32(placement.Aggregators(sw, s.Settings.Aggregators))
 					if e.Addressing == ina.Linear {
-						e.Offset = uint32(placement.Offset(s.Settings.Seed, job.ID) * float64(e.Size))
+						e.Offset = offset(s.Settings.Seed, job.ID, int(e.Size))
 					}
 				}
 			}
@@ -84,6 +84,11 @@ func grant(e *ina.JobEntry, g placement.Grant, sw string) {
 	if g.Window > 0 {
 		e.Window = uint32(g.Window)
 	}
+}
+
+// offset is where a job's PSN 0 looks in a region under linear addressing.
+func offset(seed uint64, job uint16, size int) uint32 {
+	return uint32(placement.Offset(seed, job) * float64(size))
 }
 
 func modeOf(s testbed.Settings) (ina.Mode, error) {

@@ -52,6 +52,10 @@
 // hashes job and PSN itself, which is where ATP's hosts begin. A result finds the aggregator to
 // release by what was decided for its PSN, at every level, whatever slot is in it.
 //
+// A chip that takes no remainders and has no hash to speak of leaves it to hosts to name aggregators
+// under every addressing but pool (Program.Named). Then sums keep the name, a PS puts it into the
+// result, and so the chip finds what to release.
+//
 // Synchronous mode has no PS. A job owns 2 × window slots in each of its switches, slot = base +
 // PSN mod size. The root multicasts the complete sum as a result, keeps it for one window, and
 // answers resends from it. Where 2^32 is no multiple of the size, PSN mod size would jump when PSNs

@@ -73,26 +73,35 @@ type Switch struct {
 
 	limits    Limits
 	resources map[uint32]*resource // by port; those of jobs with exclusive trees
-	lanes     Lanes                // that packets may have to be summed
+	program   Program
 }
 
-// Lanes are those that packets of statistical and synchronous jobs may have to be summed: a data plane whose parser knows
-// one form sends others up as they are. The zero value is any.
-type Lanes struct {
-	Most  int  `json:"most"`            // 1..MaxLanes; 0: MaxLanes
-	Whole bool `json:"whole,omitempty"` // packets with fewer than Most are not summed either
+// A Program is what a data plane does otherwise with statistical and synchronous jobs than the rules above say, since its
+// chip allows no more. The zero value is one that does nothing otherwise.
+type Program struct {
+	// Lanes are those that packets may have to be summed, at most: 1..MaxLanes, 0 is MaxLanes. Others go up as they are, and
+	// so do those with fewer where its parser knows Whole packets alone.
+	Lanes int  `json:"lanes,omitempty"`
+	Whole bool `json:"whole,omitempty"`
+	// Named says that packets name their aggregators under hash and linear addressing and in synchronous mode, too, as
+	// NameSlot has it, and that sums keep the name.
+	Named bool `json:"named,omitempty"`
+	// Merges says that a resend joins the sum that it pushes out: one packet leaves where rule 5 has two. A sum that has some
+	// of the resend's workers already leaves without it.
+	Merges bool `json:"merges,omitempty"`
 }
 
-func (l Lanes) sums(lanes int) bool {
-	return l.Most == 0 || lanes == l.Most || lanes < l.Most && !l.Whole
+// sums says whether packets of so many lanes are summed.
+func (p Program) sums(lanes int) bool {
+	return p.Lanes == 0 || lanes == p.Lanes || lanes < p.Lanes && !p.Whole
 }
 
-// Sum makes the switch one that sums packets of these lanes alone. It is for a switch without jobs.
-func (s *Switch) Sum(l Lanes) error {
-	if l.Most < 0 || l.Most > MaxLanes || l.Most == 0 && l.Whole {
-		return fmt.Errorf("packets of %d lanes are summed: outside 1..%d", l.Most, MaxLanes)
+// Load makes the switch one that runs a program. It is for a switch without jobs.
+func (s *Switch) Load(p Program) error {
+	if p.Lanes < 0 || p.Lanes > MaxLanes || p.Lanes == 0 && p.Whole {
+		return fmt.Errorf("packets of %d lanes are summed: outside 1..%d", p.Lanes, MaxLanes)
 	}
-	s.lanes = l
+	s.program = p
 	return nil
 }
 
@@ -410,7 +419,7 @@ func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
 	if h.Flags&FlagECN != 0 {
 		c.Marked.add(b)
 	}
-	if (j.Mode == Statistical || j.Mode == Synchronous) && !s.lanes.sums(int(h.Lanes)) {
+	if (j.Mode == Statistical || j.Mode == Synchronous) && !s.program.sums(int(h.Lanes)) {
 		return j.forward(b)
 	}
 	switch j.Mode {
@@ -483,7 +492,10 @@ func (s *Switch) statistical(j *job, h *Header, b []byte, now time.Duration) Ver
 	a := &s.aggs[d.slot]
 	if h.Flags&FlagResend != 0 {
 		d.fate = denied
-		sum := s.emit(j, d.slot, FlagResend)
+		if s.program.Merges {
+			return s.merge(j, d.slot, h, b)
+		}
+		sum := s.emit(j, d.slot, h, FlagResend)
 		s.free(j, d.slot)
 		b[1] |= byte(FlagCollision)
 		v := j.forward(b)
@@ -495,7 +507,17 @@ func (s *Switch) statistical(j *job, h *Header, b []byte, now time.Duration) Ver
 	if v, ok := s.sum(j, a, d.slot, h, b); !ok {
 		return v
 	}
-	return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, d.slot, 0), Dir: Up, Port: j.UpPort}}, Reason: Completed}
+	return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, d.slot, h, 0), Dir: Up, Port: j.UpPort}}, Reason: Completed}
+}
+
+// merge sends a sum that a resend pushes out in one packet with it.
+func (s *Switch) merge(j *job, slot uint32, h *Header, b []byte) Verdict {
+	if v, _ := s.sum(j, &s.aggs[slot], slot, h, b); v.Reason == Malformed {
+		return v
+	}
+	sum := s.emit(j, slot, h, FlagResend)
+	s.free(j, slot)
+	return Verdict{N: 1, Out: [2]Output{{Data: sum, Dir: Up, Port: j.UpPort}}, Reason: Pushed}
 }
 
 // decide binds a PSN by its first packet.
@@ -510,7 +532,11 @@ func (s *Switch) decide(j *job, h *Header, now time.Duration) decision {
 	case j.Size == 0:
 		return d
 	}
-	switch j.Addressing {
+	by := j.Addressing
+	if s.program.Named && by != Pool {
+		by = ATP
+	}
+	switch by {
 	case Pool:
 		n := len(j.pool.free)
 		if n == 0 {
@@ -540,13 +566,29 @@ func (s *Switch) decide(j *job, h *Header, now time.Duration) decision {
 // of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), reduced to n by multiplication
 // (Lemire, arXiv 1805.10941).
 func hashSlot(job uint16, psn, n uint32) uint32 {
+	hi, _ := bits.Mul64(hash(job, psn), uint64(n))
+	return uint32(hi)
+}
+
+func hash(job uint16, psn uint32) uint64 {
 	x := uint64(job)<<32 | uint64(psn)
 	x += 0x9E37_79B9_7F4A_7C15
 	x = (x ^ x>>30) * 0xBF58_476D_1CE4_E5B9
 	x = (x ^ x>>27) * 0x94D0_49BB_1331_11EB
-	x ^= x >> 31
-	hi, _ := bits.Mul64(x, uint64(n))
-	return uint32(hi)
+	return x ^ x>>31
+}
+
+// NameSlot is the aggregator that a packet asks a program for whose packets name theirs: its place in the region of a job is
+// that modulo the region's size, a power of two. offset is where PSN 0 looks under linear addressing; a synchronous job's
+// addressing is linear, from 0 on. It is 0 under pool addressing, and under atp, which chooses otherwise (ATPSlots).
+func NameSlot(a Addressing, job uint16, psn, offset uint32) uint16 {
+	switch a {
+	case Hash:
+		return uint16(hash(job, psn))
+	case Linear:
+		return uint16(offset + psn)
+	}
+	return 0
 }
 
 func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32, now time.Duration) Verdict {
@@ -555,7 +597,11 @@ func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32, now time.
 		j.counters.Dropped.add(b)
 		return Verdict{Reason: NoMemory}
 	}
-	slot := j.Base + h.PSN%j.Size
+	place := h.PSN
+	if s.program.Named {
+		place = uint32(h.Slot)
+	}
+	slot := j.Base + place%j.Size
 	a := &s.aggs[slot]
 	if a.job != 0 && a.psn != h.PSN {
 		if int32(h.PSN-a.psn) < 0 {
@@ -573,9 +619,9 @@ func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32, now time.
 		j.counters.Duplicates.add(b)
 		j.counters.Answers.add(b)
 		if j.Root {
-			return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, FlagResult), Dir: Back, Port: port}}, Reason: Answered}
+			return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, h, FlagResult), Dir: Back, Port: port}}, Reason: Answered}
 		}
-		return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, FlagResend), Dir: Up, Port: j.UpPort}}, Reason: Answered}
+		return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, h, FlagResend), Dir: Up, Port: j.UpPort}}, Reason: Answered}
 	}
 	if v, ok := s.sum(j, a, slot, h, b); !ok {
 		return v
@@ -584,13 +630,13 @@ func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32, now time.
 		s.ask(j, slot)
 	}
 	if j.Root {
-		sum := s.emit(j, slot, FlagResult)
+		sum := s.emit(j, slot, h, FlagResult)
 		if h.Flags&(FlagLock|FlagUnlock) != 0 && j.Mode == Exclusive {
 			s.answer(j, sum, now)
 		}
 		return Verdict{N: 1, Out: [2]Output{{Data: sum, Dir: Down, Group: j.DownGroup}}, Reason: Completed}
 	}
-	return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, 0), Dir: Up, Port: j.UpPort}}, Reason: Completed}
+	return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, h, 0), Dir: Up, Port: j.UpPort}}, Reason: Completed}
 }
 
 // sum adds a packet to its aggregator; ok says that this completed the sum,
@@ -620,15 +666,19 @@ func (s *Switch) sum(j *job, a *aggregator, slot uint32, h *Header, b []byte) (v
 	return Verdict{}, true
 }
 
-// emit writes an aggregator's sum as a packet into the switch's buffer and counts
-// it as sent.
-func (s *Switch) emit(j *job, slot uint32, extra Flags) []byte {
+// emit writes an aggregator's sum as a packet into the switch's buffer, because of one with
+// header h, and counts it as sent.
+func (s *Switch) emit(j *job, slot uint32, h *Header, extra Flags) []byte {
 	a := &s.aggs[slot]
 	b := s.out[:HeaderLen+4*int(a.lanes)]
-	Header{
+	sum := Header{
 		Flags: a.flags | extra, Job: j.Job, PSN: a.psn, Epoch: j.Epoch,
 		Rank: NoRank, Lanes: a.lanes, Bitmap: a.bitmap,
-	}.Put(b)
+	}
+	if s.program.Named {
+		sum.Slot = h.Slot
+	}
+	sum.Put(b)
 	s.sums[slot].store(b[HeaderLen:])
 	j.counters.Out.add(b)
 	return b

@@ -1,6 +1,7 @@
 package ina
 
 import (
+	"bytes"
 	"container/heap"
 	"encoding/binary"
 	"errors"
@@ -623,19 +624,19 @@ func TestBinding(t *testing.T) {
 func TestLanesSummed(t *testing.T) {
 	const job, window = 9, 8
 	for _, tt := range []struct {
-		lanes  Lanes
-		reason Reason
+		program Program
+		reason  Reason
 	}{
-		{Lanes{}, Absorbed},
-		{Lanes{Most: testLanes}, Absorbed},
-		{Lanes{Most: testLanes, Whole: true}, Absorbed},
-		{Lanes{Most: testLanes + 1}, Absorbed},
-		{Lanes{Most: testLanes + 1, Whole: true}, Forwarded},
-		{Lanes{Most: testLanes - 1}, Forwarded},
+		{Program{}, Absorbed},
+		{Program{Lanes: testLanes}, Absorbed},
+		{Program{Lanes: testLanes, Whole: true}, Absorbed},
+		{Program{Lanes: testLanes + 1}, Absorbed},
+		{Program{Lanes: testLanes + 1, Whole: true}, Forwarded},
+		{Program{Lanes: testLanes - 1}, Forwarded},
 	} {
 		for _, mode := range []Mode{Statistical, Synchronous} {
 			s := NewSwitch(2 * window)
-			if err := s.Sum(tt.lanes); err != nil {
+			if err := s.Load(tt.program); err != nil {
 				t.Fatal(err)
 			}
 			e := JobEntry{Job: job, Epoch: 1, Mode: mode, Size: 2 * window, Expect: 3, Window: window, UpPort: 5, DownGroup: 6}
@@ -644,20 +645,132 @@ func TestLanesSummed(t *testing.T) {
 			}
 			v := s.Process(1, (&testWorker{e: e}).packet(0, 0), 0)
 			if up := v.N == 1 && v.Out[0].Dir == Up && v.Out[0].Port == 5; v.Reason != tt.reason || up != (tt.reason == Forwarded) {
-				t.Errorf("%+v, %v: %v, %+v", tt.lanes, mode, v.Reason, v.Out[:v.N])
+				t.Errorf("%+v, %v: %v, %+v", tt.program, mode, v.Reason, v.Out[:v.N])
 			}
 			if c := s.Counters(job); (c.Fallback.Packets == 1) != (tt.reason == Forwarded) || c.In.Packets != 1 {
-				t.Errorf("%+v, %v: %+v", tt.lanes, mode, c)
+				t.Errorf("%+v, %v: %+v", tt.program, mode, c)
 			}
 			if taken := s.Taken(); tt.reason == Forwarded && taken != 0 {
-				t.Errorf("%+v, %v: %d aggregators taken", tt.lanes, mode, taken)
+				t.Errorf("%+v, %v: %d aggregators taken", tt.program, mode, taken)
 			}
 		}
 	}
-	for _, bad := range []Lanes{{Most: -1}, {Most: MaxLanes + 1}, {Whole: true}} {
-		if err := NewSwitch(1).Sum(bad); err == nil {
+	for _, bad := range []Program{{Lanes: -1}, {Lanes: MaxLanes + 1}, {Whole: true}} {
+		if err := NewSwitch(1).Load(bad); err == nil {
 			t.Errorf("%+v is let through", bad)
 		}
+	}
+}
+
+// TestNamed: where packets name their aggregators, hash and linear addressing and synchronous mode go by the name, which sums
+// keep, and pool does not.
+func TestNamed(t *testing.T) {
+	const job, window, size, name = 9, 8, 16, 0x4203
+	for _, tt := range []struct {
+		mode Mode
+		by   Addressing
+		want uint32 // aggregator
+	}{
+		{Statistical, Hash, 3}, {Statistical, Linear, 3}, {Statistical, ATP, 3}, {Statistical, Pool, 0}, {Synchronous, Pool, 3},
+	} {
+		s := NewSwitch(size)
+		if err := s.Load(Program{Named: true}); err != nil {
+			t.Fatal(err)
+		}
+		e := JobEntry{Job: job, Epoch: 1, Mode: tt.mode, Addressing: tt.by, Size: size, Offset: 5, Expect: 3, Window: window, UpPort: 5}
+		if err := s.SetJob(e); err != nil {
+			t.Fatal(err)
+		}
+		var v Verdict
+		for rank := range 2 {
+			b := (&testWorker{e: e, rank: rank}).packet(6, 0)
+			binary.BigEndian.PutUint16(b[10:], name)
+			v = s.Process(1, b, 0)
+		}
+		h, err := ParseHeader(v.Out[0].Data)
+		if v.Reason != Completed || err != nil || h.Slot != name || s.aggs[tt.want].job != job {
+			t.Errorf("%v by %v: %v, %+v, %v; aggregator %d is job %d's", tt.mode, tt.by, v.Reason, h, err, tt.want, s.aggs[tt.want].job)
+		}
+	}
+}
+
+// TestNameSlot: a name tells aggregators of regions of a power of two as the rules for other switches do.
+func TestNameSlot(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		job, psn, offset := uint16(1+r.IntN(MaxJob)), r.Uint32(), r.Uint32()
+		size := uint32(1) << r.IntN(17)
+		if got, want := uint32(NameSlot(Linear, job, psn, offset))%size, (offset+psn)%size; got != want {
+			t.Fatalf("linear: PSN %d from %d of %d: %d, want %d", psn, offset, size, got, want)
+		}
+	}
+	const size, draws = 64, 64 << 10
+	var hits [size]int
+	for psn := range uint32(draws) {
+		hits[NameSlot(Hash, 7, psn, 0)%size]++
+	}
+	chi := 0.0
+	for _, n := range hits {
+		d := float64(n) - draws/size
+		chi += d * d / (draws / size)
+	}
+	if chi > 120 { // 63 degrees of freedom: 1e-5
+		t.Errorf("hash: chi-square %.0f over %d aggregators", chi, size)
+	}
+	if NameSlot(Pool, 7, 8, 9) != 0 || NameSlot(ATP, 7, 8, 9) != 0 {
+		t.Error("pool and atp have no name of this kind")
+	}
+}
+
+// TestMerges: a resend joins the sum that it pushes out, and the sum leaves without it where it has the worker.
+func TestMerges(t *testing.T) {
+	const job, window = 9, 8
+	for _, tt := range []struct {
+		name   string
+		rank   int // of the resend; 0 is in the sum
+		bitmap uint64
+		joins  bool
+	}{
+		{"of another worker", 1, 3, true},
+		{"of one in the sum", 0, 1, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := NewSwitch(2 * window)
+			if err := s.Load(Program{Merges: true}); err != nil {
+				t.Fatal(err)
+			}
+			e := JobEntry{Job: job, Epoch: 1, Mode: Statistical, Size: 2 * window, Expect: 7, Window: window, UpPort: 5}
+			if err := s.SetJob(e); err != nil {
+				t.Fatal(err)
+			}
+			first := (&testWorker{e: e}).packet(0, 0)
+			want := slices.Clone(first[HeaderLen:])
+			s.Process(1, first, 0)
+			again := (&testWorker{e: e, rank: tt.rank}).packet(0, FlagResend)
+			flags := FlagResend
+			if tt.joins && addLanes(want, again[HeaderLen:]) {
+				flags |= FlagOverflow
+			}
+			v := s.Process(1, again, 0)
+			if v.N != 1 || v.Reason != Pushed || v.Out[0].Dir != Up || v.Out[0].Port != 5 {
+				t.Fatalf("%v, %+v", v.Reason, v.Out[:v.N])
+			}
+			h, err := ParseHeader(v.Out[0].Data)
+			if err != nil || h.Bitmap != tt.bitmap || h.Flags != flags || !bytes.Equal(v.Out[0].Data[HeaderLen:], want) {
+				t.Errorf("%+v, %v", h, err)
+			}
+			c := s.Counters(job)
+			if c.In.Packets != c.Aggregated.Packets+c.Fallback.Packets+c.Duplicates.Packets || (c.Duplicates.Packets == 1) == tt.joins || c.Out.Packets != 1 {
+				t.Errorf("%+v", c)
+			}
+			if s.Taken() != 0 {
+				t.Errorf("%d aggregators are still taken", s.Taken())
+			}
+			// The PSN is denied from then on.
+			if v := s.Process(1, (&testWorker{e: e, rank: 2}).packet(0, 0), 0); v.Reason != Forwarded || Flags(v.Out[0].Data[1])&FlagCollision == 0 {
+				t.Errorf("afterwards: %v", v.Reason)
+			}
+		})
 	}
 }
 

@@ -49,8 +49,11 @@ type WorkerConfig struct {
 	// switches: its PSNs wrap at a multiple of it, as Switch says. 0: they wrap at 2^32, as
 	// those of a job with a PS do.
 	Region int
-	// Slots is asked for by PSN under atp addressing (see ATPSlots), else nil.
-	Slots []uint16
+	// Addressing and Offset are how packets name their aggregators (see NameSlot). Under atp
+	// addressing Slots does, by PSN (see ATPSlots); else it is nil.
+	Addressing Addressing
+	Offset     uint32
+	Slots      []uint16
 }
 
 // WorkerStats are totals. Durations and marks are those of results.
@@ -302,6 +305,7 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 		PSN:    psn,
 		Epoch:  w.cfg.Epoch,
 		Rank:   uint8(w.cfg.Rank),
+		Slot:   NameSlot(w.cfg.Addressing, w.cfg.Job, psn, w.cfg.Offset),
 		Lanes:  uint8(w.cfg.Lanes),
 		Bitmap: 1 << w.cfg.Rank,
 	}

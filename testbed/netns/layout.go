@@ -121,7 +121,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		}
 		n := &l.nodes[index[s.Name]]
 		s.DeviceID = cmp.Or(s.DeviceID, uint64(i+1))
-		lanes, err := summed(s)
+		program, err := programOf(s)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		n.Switch = &softswitch.Config{
 			Name: s.Name, DeviceID: s.DeviceID, Listen: s.Control, Aggregators: s.Aggregators,
 			Seed:      opts.Seed + uint64(i+1)*0x9e3779b97f4a7c15, // distinct streams from one seed
-			Exclusive: exclusive(s), Lanes: lanes, Pcap: opts.PcapDir, Offload: opts.Offload,
+			Exclusive: exclusive(s), Program: program, Pcap: opts.PcapDir, Offload: opts.Offload,
 		}
 	}
 
@@ -340,14 +340,14 @@ func exclusive(s *inventory.Switch) *softswitch.Exclusive {
 	return x
 }
 
-// summed are the lanes of packets that the program of s sums, as its p4info says, so that an emulation treats others as the
-// switch would. Without a p4info they are any.
-func summed(s *inventory.Switch) (ina.Lanes, error) {
+// programOf is what the program of s does otherwise than the embedded switch, as its p4info says, so that an emulation does as
+// the switch would. Without a p4info it is nothing.
+func programOf(s *inventory.Switch) (ina.Program, error) {
 	l, err := p4.ReadLimits(s.Program.P4Info)
 	if l == nil || err != nil {
-		return ina.Lanes{}, blame.Switch(s.Name, err)
+		return ina.Program{}, blame.Switch(s.Name, err)
 	}
-	return ina.Lanes{Most: l.Lanes, Whole: l.Whole}, nil
+	return ina.Program{Lanes: l.Lanes, Whole: l.Whole, Named: l.Named, Merges: l.Merges}, nil
 }
 
 // addresses chooses the management network and the data addresses that the

@@ -190,14 +190,14 @@ func TestSummed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p4info.txtpb")
 	for _, tt := range []struct {
 		name, p4info string
-		want         ina.Lanes
+		want         ina.Program
 		bad          bool
 	}{
-		{"no file", "", ina.Lanes{}, false},
-		{"nothing said", `pkg_info { name: "ina" }`, ina.Lanes{}, false},
+		{"no file", "", ina.Program{}, false},
+		{"nothing said", `pkg_info { name: "ina" }`, ina.Program{}, false},
 		{"32, and no others", `actions { preamble { name: "aggregate" structured_annotations { name: "inabench" kv_pair_list {
-			kv_pairs { key: "lanes" value { int64_value: 32 } } kv_pairs { key: "whole" value { int64_value: 1 } } } } } }`, ina.Lanes{Most: 32, Whole: true}, false},
-		{"no p4info", "{", ina.Lanes{}, true},
+			kv_pairs { key: "lanes" value { int64_value: 32 } } kv_pairs { key: "whole" value { int64_value: 1 } } } } } }`, ina.Program{Lanes: 32, Whole: true}, false},
+		{"no p4info", "{", ina.Program{}, true},
 	} {
 		if tt.p4info != "" {
 			if err := os.WriteFile(path, []byte(tt.p4info), 0o666); err != nil {
@@ -217,7 +217,7 @@ func TestSummed(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(l.nodes, func(n nodeConfig) bool { return n.Switch != nil })
-		if got := l.nodes[i].Switch.Lanes; got != tt.want {
+		if got := l.nodes[i].Switch.Program; got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles ina_v1model.p4 for BMv2 with the p4c that is on PATH, into compiled/. What is
+# Compiles the programs for BMv2 with the p4c that is on PATH, into compiled/. What is
 # committed there is used as it is: nobody needs a P4 compiler to build inabench.
 set -eu
 cd "$(dirname "$0")"
@@ -8,11 +8,13 @@ compiler=$(command -v p4c-bm2-ss) || {
 	exit 5
 }
 mkdir -p compiled
-"$compiler" --arch v1model -o compiled/ina_v1model.json \
-	--p4runtime-files compiled/ina_v1model.p4info.txtpb ina_v1model.p4
-# Times and paths would make every build another file.
-sed -i "s|$(pwd)/||g" compiled/ina_v1model.json
-gzip -9 -n -f compiled/ina_v1model.json
-printf '{\n\t"source": "%s",\n\t"compiler": "%s"\n}\n' \
-	"$(sha256sum ina_v1model.p4 | cut -d' ' -f1)" \
-	"$("$compiler" --version 2>&1 | tr -s '\n' ' ' | sed 's|^.*p4c-bm2-ss |p4c-bm2-ss |; s/ *$//')" > compiled/ina_v1model.build.json
+for program in ina_v1model ina_chip; do
+	"$compiler" --arch v1model -o compiled/$program.json \
+		--p4runtime-files compiled/$program.p4info.txtpb $program.p4
+	# Times and paths would make every build another file.
+	sed -i "s|$(pwd)/||g" compiled/$program.json
+	gzip -9 -n -f compiled/$program.json
+	printf '{\n\t"source": "%s",\n\t"compiler": "%s"\n}\n' \
+		"$(sha256sum $program.p4 | cut -d' ' -f1)" \
+		"$("$compiler" --version 2>&1 | tr -s '\n' ' ' | sed 's|^.*p4c-bm2-ss |p4c-bm2-ss |; s/ *$//')" > compiled/$program.build.json
+done

@@ -57,7 +57,14 @@
 // times those of the file, as its round trips are: workers of a window that fell behind beside
 // another job catch up for seven seconds.
 //
-// testbed/p4/ina_tna.p4 is a beginning for Tofino: 32 lanes in one pass, hash (CRC-16), linear and
+// # Chips
+//
+// testbed/p4/ina_chip.p4 is one program for Tofino and, to test what it decides, for BMv2: parsing, tables and decisions are
+// written once, and macros stand for what the architectures do otherwise. It is held to the vectors of
+// testbed/ina/testdata/chip, which say what it does otherwise than other data planes (ina.Program). The back end for Tofino has
+// not compiled it yet. Until it has, there is
+//
+// testbed/p4/ina_tna.p4, a beginning for Tofino: 32 lanes in one pass, hash (CRC-16), linear and
 // atp in regions of powers of two, the last denied PSN beside each aggregator instead of a ring, no
 // synchronous mode, no overflow flag. p4c's front end accepts it; it has not been compiled to
 // stages.

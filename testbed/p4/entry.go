@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 
@@ -23,6 +24,18 @@ type Route struct {
 type Group struct {
 	ID    uint16
 	Ports []uint32
+}
+
+// FloodGroup is the multicast group through which a switch passes on ARP that came in at a port: the other ports that lead
+// to hosts, or to switches along a tree of cables that reaches each of them once. Data planes work it out, so it is no
+// parameter of an entry. Jobs' groups are below.
+func FloodGroup(port uint32) uint16 { return floodGroups | uint16(port) }
+
+const floodGroups = 0x4000
+
+// Floods reports whether a multicast group is a FloodGroup, and of which port.
+func (g *Group) Floods() (port uint32, ok bool) {
+	return uint32(g.ID &^ floodGroups), g.ID&floodGroups != 0 && g.ID < 2*floodGroups
 }
 
 // param maps one action parameter to a field of E. bits is the width of the Go
@@ -76,6 +89,15 @@ var jobParams = []param[job]{
 	{"down_group", 16, func(e *job) uint64 { return uint64(e.DownGroup) }, func(e *job, v uint64) { e.DownGroup = uint16(v) }},
 }
 
+// derivedParams follow from the others. Programs may ask for them that cannot work them out: a size of 2^k less one, and
+// whether there is any memory.
+var derivedParams = []param[job]{
+	{"mask", 32, func(e *job) uint64 { return uint64(max(e.Size, 1) - 1) }, func(*job, uint64) {}},
+	{"memory", 1, func(e *job) uint64 { return uint64(min(e.Size, 1)) }, func(*job, uint64) {}},
+}
+
+var entryParams = slices.Concat(jobParams, derivedParams)
+
 // forwardOnlyParams are the parameters that also mean something where nothing is summed.
 var forwardOnlyParams = []string{"epoch", "up_port", "down_group"}
 
@@ -117,7 +139,7 @@ func (p *Pipeline) EncodeJob(e ina.JobEntry) (*p4v1.TableEntry, error) {
 			}
 		}
 	}
-	if te.Action, err = encode(p, act, jobParams, &e); err != nil {
+	if te.Action, err = encode(p, act, entryParams, &e); err != nil {
 		return nil, fmt.Errorf("job %d: %w", e.Job, err)
 	}
 	return te, nil
@@ -148,7 +170,7 @@ func (p *Pipeline) DecodeJob(te *p4v1.TableEntry) (ina.JobEntry, error) {
 	id := a.GetActionId()
 	return p.job(uint16(key), fmt.Sprintf("%#x", id),
 		func(act action) bool { return act.id == id },
-		func(act action, e *ina.JobEntry) error { return decode(act, jobParams, a, e) })
+		func(act action, e *ina.JobEntry) error { return decode(act, entryParams, a, e) })
 }
 
 // job is a job of the action that is finds, filled in from its parameters. name is what errors call the action.
@@ -186,7 +208,7 @@ func (p *Pipeline) JobAction(e ina.JobEntry) (Action, error) {
 	if _, err := p.EncodeJob(e); err != nil {
 		return Action{}, err
 	}
-	return params(p.jobAction(e.Mode), jobParams, &e), nil
+	return params(p.jobAction(e.Mode), entryParams, &e), nil
 }
 
 // JobOf reverses JobAction. Parameters that the pipeline's action has must be there. On error the entry is zero and the
@@ -197,7 +219,7 @@ func (p *Pipeline) JobOf(job uint16, a Action) (ina.JobEntry, error) {
 	}
 	return p.job(job, a.Name,
 		func(act action) bool { return act.name == a.Name },
-		func(act action, e *ina.JobEntry) error { return take(act, jobParams, a, e) })
+		func(act action, e *ina.JobEntry) error { return take(act, entryParams, a, e) })
 }
 
 // RouteAction is r as EncodeRoute has it.

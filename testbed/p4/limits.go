@@ -33,6 +33,8 @@ type Limits struct {
 	Synchronous bool             // the program has synchronous mode
 	Lanes       int              // int32 values that a packet has at most to be summed: one with more goes up as it is
 	Whole       bool             // one with less than Lanes does so, too
+	Named       bool             // packets name their aggregators, as ina.NameSlot has it
+	Merges      bool             // a resend joins the sum that it pushes out
 	Packets     int64            // that a switch carries in a second; 0: not known
 }
 
@@ -135,6 +137,10 @@ func (l *Limits) set(key string, v *p4configv1.Expression) error {
 		l.Powers = n != 0
 	case "whole":
 		l.Whole = n != 0
+	case "named":
+		l.Named = n != 0
+	case "merges":
+		l.Merges = n != 0
 	case "synchronous":
 		l.Synchronous = n != 0
 	case "addressing":

@@ -35,6 +35,7 @@ func TestLimitsOf(t *testing.T) {
 		{"lanes", number("lanes", 32), func(l *Limits) { l.Lanes = 32 }, nil},
 		{"a parser of one form", number("lanes", 32) + number("whole", 1), func(l *Limits) { l.Lanes, l.Whole = 32, true }, nil},
 		{"a rate", number("packets", 14_000), func(l *Limits) { l.Packets = 14_000 }, nil},
+		{"names and merging", number("named", 1) + number("merges", 1), func(l *Limits) { l.Named, l.Merges = true, true }, nil},
 		{"memory", number("aggregators", 16_384) + number("jobs", 128), func(l *Limits) { l.Aggregators, l.Jobs = 16_384, 128 }, nil},
 		{"more lanes than a frame has", number("lanes", 241), nil, ErrRange},
 		{"no lanes", number("lanes", 0), nil, ErrRange},

@@ -131,7 +131,7 @@ func NewPipeline(info *p4configv1.P4Info) (*Pipeline, error) {
 	if p.forward, err = p.findAction("forward", names(routeParams)); err != nil {
 		return nil, err
 	}
-	if p.agg, err = p.findAction("aggregate", names(jobParams)); err != nil {
+	if p.agg, err = p.findAction("aggregate", names(jobParams), names(derivedParams)...); err != nil {
 		return nil, err
 	}
 	if p.only, err = p.findAction("forward_only", forwardOnlyParams); err != nil {
@@ -243,7 +243,8 @@ func (p *Pipeline) findTable(name string) (table, error) {
 	return table{}, fmt.Errorf("table %q: %w", name, ErrUnknown)
 }
 
-func (p *Pipeline) findAction(name string, want []string) (action, error) {
+// findAction finds an action with parameters that it must have, and others that it may have.
+func (p *Pipeline) findAction(name string, want []string, may ...string) (action, error) {
 	for _, a := range p.info.GetActions() {
 		if lastName(a.GetPreamble()) != name {
 			continue
@@ -262,7 +263,13 @@ func (p *Pipeline) findAction(name string, want []string) (action, error) {
 				return action{}, fmt.Errorf("parameter %q of action %q: %w", n, name, ErrUnknown)
 			}
 		}
-		if len(got.params) != len(want) {
+		known := len(want)
+		for _, n := range may {
+			if _, ok := got.params[n]; ok {
+				known++
+			}
+		}
+		if len(got.params) != known {
 			return action{}, fmt.Errorf("%w: action %q has %d parameters, want %s",
 				ErrInvalid, name, len(got.params), strings.Join(want, ", "))
 		}

@@ -333,6 +333,37 @@ func TestNarrowTarget(t *testing.T) {
 	}
 }
 
+// TestDerivedParameters: a program that cannot work them out is told what follows from an entry, and the entry comes back
+// as it was.
+func TestDerivedParameters(t *testing.T) {
+	info := Info()
+	agg := info.Actions[2]
+	for _, name := range []string{"mask", "memory"} {
+		agg.Params = append(agg.Params, &p4configv1.Action_Param{Id: uint32(len(agg.Params) + 1), Name: name, Bitwidth: 16})
+	}
+	p := mustPipeline(t, info)
+	for _, tt := range []struct {
+		size         uint32
+		mask, memory uint64
+	}{{0, 0, 0}, {1, 0, 1}, {16384, 16383, 1}} {
+		want := ina.JobEntry{Job: 3, Mode: ina.Statistical, Addressing: ina.Hash, Size: tt.size, Expect: 3, Window: 4}
+		a, err := p.JobAction(want)
+		if err != nil || a.Params["mask"] != tt.mask || a.Params["memory"] != tt.memory {
+			t.Errorf("size %d: %v, %v", tt.size, a, err)
+		}
+		te, err := p.EncodeJob(want)
+		if err != nil || len(te.Action.GetAction().Params) != len(agg.Params) {
+			t.Fatalf("size %d: %v, %v", tt.size, te, err)
+		}
+		if got, err := p.DecodeJob(te); err != nil || got != want {
+			t.Errorf("size %d came back as %+v, %v", tt.size, got, err)
+		}
+		if got, err := p.JobOf(3, a); err != nil || got != want {
+			t.Errorf("size %d came back as %+v, %v", tt.size, got, err)
+		}
+	}
+}
+
 // TestNoExclusiveTrees: a program without them serves all other jobs.
 func TestNoExclusiveTrees(t *testing.T) {
 	info := Info()

@@ -3,7 +3,7 @@ package p4
 import (
 	"bytes"
 	"compress/gzip"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"fmt"
 
@@ -15,15 +15,10 @@ import (
 
 //go:generate just p4
 
-// What p4c made of ina_v1model.p4; see compile.sh.
-var (
-	//go:embed compiled/ina_v1model.p4info.txtpb
-	bmv2Info []byte
-	//go:embed compiled/ina_v1model.json.gz
-	bmv2JSON []byte
-	//go:embed compiled/ina_v1model.build.json
-	bmv2Build []byte
-)
+// What p4c made of the programs for BMv2; see compile.sh.
+//
+//go:embed compiled
+var compiled embed.FS
 
 // Build is what a program was compiled from and with.
 type Build struct {
@@ -34,19 +29,39 @@ type Build struct {
 // BMv2 is the program for p4lang's BMv2, ina_v1model.p4, compiled: its p4info, BMv2's JSON,
 // and what it was made with. The caller owns all of it.
 func BMv2() (info *p4configv1.P4Info, config []byte, build Build, err error) {
-	info = new(p4configv1.P4Info)
-	if err := prototext.Unmarshal(bmv2Info, info); err != nil {
-		return nil, nil, build, fmt.Errorf("p4info of the program for BMv2: %w", err)
+	return program("ina_v1model")
+}
+
+// Chip is the program for chips, ina_chip.p4, compiled for BMv2, which tests what it decides.
+func Chip() (info *p4configv1.P4Info, config []byte, build Build, err error) {
+	return program("ina_chip")
+}
+
+func program(name string) (info *p4configv1.P4Info, config []byte, build Build, err error) {
+	read := func(ending string) []byte {
+		var b []byte
+		if err == nil {
+			b, err = compiled.ReadFile("compiled/" + name + ending)
+		}
+		return b
 	}
-	z, err := gzip.NewReader(bytes.NewReader(bmv2JSON))
+	text, zipped, built := read(".p4info.txtpb"), read(".json.gz"), read(".build.json")
+	if err == nil {
+		info = new(p4configv1.P4Info)
+		err = prototext.Unmarshal(text, info)
+	}
+	if err == nil {
+		err = json.Unmarshal(built, &build)
+	}
+	var z *gzip.Reader
+	if err == nil {
+		z, err = gzip.NewReader(bytes.NewReader(zipped))
+	}
 	if err == nil {
 		config, err = bounded.ReadAll(z, 64<<20)
 	}
-	if err == nil {
-		err = json.Unmarshal(bmv2Build, &build)
-	}
 	if err != nil {
-		return nil, nil, build, fmt.Errorf("program for BMv2: %w", err)
+		return nil, nil, Build{}, fmt.Errorf("program %s for BMv2: %w", name, err)
 	}
 	return info, config, build, nil
 }

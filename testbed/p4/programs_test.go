@@ -15,20 +15,22 @@ import (
 
 // The program that is committed was compiled from the source that is.
 func TestProgramIsOfItsSource(t *testing.T) {
-	src, err := os.ReadFile("ina_v1model.p4")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, config, build, err := BMv2()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := sha256.Sum256(src)
-	if got := hex.EncodeToString(h[:]); got != build.Source {
-		t.Errorf("ina_v1model.p4 has SHA-256 %s, its artefacts were made from %s: run `just p4` with p4c installed, and commit what it writes", got, build.Source)
-	}
-	if build.Compiler == "" || len(config) == 0 {
-		t.Errorf("compiler %q, %d bytes of program", build.Compiler, len(config))
+	for _, name := range []string{"ina_v1model", "ina_chip"} {
+		src, err := os.ReadFile(name + ".p4")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, config, build, err := program(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := sha256.Sum256(src)
+		if got := hex.EncodeToString(h[:]); got != build.Source {
+			t.Errorf("%s.p4 has SHA-256 %s, its artefacts were made from %s: run `just p4` with p4c installed, and commit what it writes", name, got, build.Source)
+		}
+		if build.Compiler == "" || len(config) == 0 {
+			t.Errorf("%s: compiler %q, %d bytes of program", name, build.Compiler, len(config))
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ type Config struct {
 	Listen      string       `json:"listen"` // P4Runtime address, host:port or unix:path
 	Aggregators int          `json:"aggregators"`
 	Exclusive   *Exclusive   `json:"exclusive,omitempty"` // nil: no exclusive trees
-	Lanes       ina.Lanes    `json:"lanes,omitzero"`      // that packets may have to be summed
+	Program     ina.Program  `json:"program,omitzero"`    // what its data plane does otherwise
 	Ports       []PortConfig `json:"ports"`
 	Seed        uint64       `json:"seed"`
 	MTU         int          `json:"mtu,omitempty"`  // largest frame, bytes without FCS; 0: 1514

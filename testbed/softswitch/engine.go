@@ -89,7 +89,7 @@ func newEngine(cfg Config) (*engine, error) {
 	if err != nil {
 		return nil, blame.Switch(cfg.Name, fmt.Errorf("exclusive trees: %w", err))
 	}
-	if err := e.ina.Sum(cfg.Lanes); err != nil {
+	if err := e.ina.Load(cfg.Program); err != nil {
 		return nil, blame.Switch(cfg.Name, err)
 	}
 	for _, pc := range cfg.Ports {

@@ -24,13 +24,14 @@ type Switch interface {
 	SetGroup(id uint16, ports []uint32) error
 	// Send gives the switch a frame at a port and returns all that leaves because of it.
 	Send(port uint32, frame []byte) ([]Frame, error)
-	// Counter reads a counter of a job, by its name without "job_".
+	// Counter reads a counter of a job, by its name without "job_". The error wraps
+	// errors.ErrUnsupported where the switch has no such counter.
 	Counter(name string, job uint16) (packets, bytes int64, err error)
 }
 
 // Run runs a vector and returns what the switch did wrong, each with the place in the file.
 func Run(v Vector, s Switch) error {
-	model := NewModel() // for the counters' bytes
+	model := NewModel(v.Program) // for the counters' bytes
 	var errs []error
 	for _, st := range v.Steps {
 		fail := func(format string, args ...any) {
@@ -67,7 +68,10 @@ func Run(v Vector, s Switch) error {
 		case st.Count != nil:
 			for _, name := range Names {
 				packets, octets, err := s.Counter(name, st.Count.Job)
-				if err != nil {
+				switch {
+				case errors.Is(err, errors.ErrUnsupported):
+					continue
+				case err != nil:
 					fail("counter %s: %w", name, err)
 					continue
 				}
@@ -118,9 +122,13 @@ type Model struct {
 	now    time.Duration
 }
 
-// NewModel returns a switch with 1,024 aggregators.
-func NewModel() *Model {
-	return &Model{s: ina.NewSwitch(1024), groups: map[uint16][]uint32{}}
+// NewModel returns a switch with 1,024 aggregators that runs a program, which must be one that Load takes.
+func NewModel(p ina.Program) *Model {
+	s := ina.NewSwitch(1024)
+	if err := s.Load(p); err != nil {
+		panic(err)
+	}
+	return &Model{s: s, groups: map[uint16][]uint32{}}
 }
 
 // SetJob implements Switch.

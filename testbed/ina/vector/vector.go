@@ -18,6 +18,11 @@
 // are all that leaves because of the "in" before them, in order at each port. "count" names
 // what a job's counters are by then, in packets; those that it does not name are 0.
 //
+// A line "program" before the first vector says what a data plane does otherwise that the file's
+// vectors are for (ina.Program):
+//
+//	program lanes=32 whole=true named=true merges=true
+//
 // What an entry or packet does not say is 0, except that a packet is of job 1 and of the
 // epoch of its job's last entry, an arriving one has the bit of its rank in its bitmap, and a
 // leaving one comes from a switch (rank 255). A packet flagged result travels down, others up.
@@ -39,8 +44,9 @@ import (
 
 // Vector is one of a file's.
 type Vector struct {
-	Name  string
-	Steps []Step
+	Name    string
+	Program ina.Program // of its file
+	Steps   []Step
 }
 
 // Step is one line of a vector: one of its fields is set. In has with it the packets that
@@ -106,6 +112,7 @@ func Load(dir string) ([]Vector, error) {
 // Parse reads a file of vectors. Errors begin with name and line.
 func Parse(name string, r io.Reader) ([]Vector, error) {
 	var vs []Vector
+	var program ina.Program
 	epochs := map[uint16]uint16{}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, 1<<20)
@@ -117,8 +124,14 @@ func Parse(name string, r io.Reader) ([]Vector, error) {
 		}
 		at := fmt.Sprintf("%s:%d", name, n)
 		if f[0] == "vector" {
-			vs = append(vs, Vector{Name: strings.Join(f[1:], " ")})
+			vs = append(vs, Vector{Name: strings.Join(f[1:], " "), Program: program})
 			clear(epochs)
+			continue
+		}
+		if f[0] == "program" && len(vs) == 0 {
+			if err := parseProgram(f[1:], &program); err != nil {
+				return nil, fmt.Errorf("%s: %w", at, err)
+			}
 			continue
 		}
 		if len(vs) == 0 {
@@ -216,6 +229,25 @@ func workers(value string) (uint64, error) {
 		m |= 1 << r
 	}
 	return m, nil
+}
+
+func parseProgram(f []string, p *ina.Program) error {
+	err := pairs(f, func(key, value string) (err error) {
+		switch key {
+		case "lanes":
+			p.Lanes, err = strconv.Atoi(value)
+		case "whole":
+			p.Whole, err = strconv.ParseBool(value)
+		case "named":
+			p.Named, err = strconv.ParseBool(value)
+		case "merges":
+			p.Merges, err = strconv.ParseBool(value)
+		default:
+			err = fmt.Errorf("a program has no %q", key)
+		}
+		return err
+	})
+	return cmp.Or(err, ina.NewSwitch(1).Load(*p))
 }
 
 func parseJob(f []string) (*ina.JobEntry, error) {
