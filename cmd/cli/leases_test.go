@@ -175,7 +175,7 @@ func shortRun(more ...string) []string {
 // testClean kills a run with kill -9, and cleans up after it.
 func testClean(t *testing.T, sshd string) {
 	l := runningLab(t, sshd)
-	if n := l.entries(); n != [3]int{1, 1, 3} {
+	if n := l.entries(); n != [3]int{1, 4, 3} {
 		t.Errorf("the switch has %d jobs, %d groups, %d routes while it runs", n[0], n[1], n[2])
 	}
 	out, _ := l.call(8, "clean", l.journals()[0])
@@ -191,7 +191,7 @@ func testClean(t *testing.T, sshd string) {
 	out, _ = l.call(0, "clean", "--dry-run")
 	t.Log(out)
 	l.says(out, `^switch tor1: 1 job, 1 group would be deleted$`)
-	l.says(out, `^switch tor1: 3 routes would be deleted$`)
+	l.says(out, `^switch tor1: 3 routes, 3 groups would be deleted$`)
 	for _, name := range []string{"host h1", "host h2", "host h3", "switch tor1"} {
 		l.says(out, `^`+name+`: lease would be given back$`)
 	}

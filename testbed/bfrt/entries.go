@@ -81,14 +81,14 @@ func (c *Client) Write(ctx context.Context, b dataplane.Batch) error {
 			}
 		}
 		for _, g := range b.Groups {
-			ports, e := prog.own.OwnAll(g.Ports)
+			own, e := prog.own.OwnGroup(g)
 			if e == nil && g.ID == 0 {
 				e = p4.ErrInvalid
 			}
 			if e != nil {
 				return nil, fmt.Errorf("group %d: %w", g.ID, e)
 			}
-			add(c.setGroup(prog, g.ID, group{ports}))
+			add(c.setGroup(prog, own.ID, group{own.Ports}))
 		}
 		for _, r := range b.Routes {
 			var e error
@@ -131,7 +131,11 @@ func (c *Client) Delete(ctx context.Context, b dataplane.Batch) error {
 			add(c.setRoute(prog, r.Dst, nil))
 		}
 		for _, g := range b.Groups {
-			add(c.setGroup(prog, g.ID, nil))
+			own, e := prog.own.OwnGroup(p4.Group{ID: g.ID})
+			if e != nil {
+				return nil, fmt.Errorf("group %d: %w", g.ID, e)
+			}
+			add(c.setGroup(prog, own.ID, nil))
 		}
 		return out, err
 	})
@@ -803,12 +807,7 @@ func (c *Client) ReadGroups(ctx context.Context) ([]p4.Group, error) {
 	return ask(ctx, c, "read groups", func(ctx context.Context, prog *program) (out []p4.Group, err error) {
 		all, err := c.groups(ctx, prog)
 		for _, id := range slices.Sorted(maps.Keys(all)) {
-			g := p4.Group{ID: id}
-			for _, ports := range all[id] {
-				for _, p := range ports {
-					g.Ports = append(g.Ports, prog.own.Called(p))
-				}
-			}
+			g := prog.own.CalledGroup(p4.Group{ID: id, Ports: slices.Concat(all[id]...)})
 			slices.Sort(g.Ports) // the server has them in an order of its own
 			out = append(out, g)
 		}

@@ -134,6 +134,9 @@ func clearSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Swi
 // ofRuns is what runs on an inventory have written into a switch, of all that is there.
 func ofRuns(inv *inventory.Inventory, there dataplane.Batch) dataplane.Batch {
 	there.Groups = slices.DeleteFunc(there.Groups, func(g p4.Group) bool {
+		if _, floods := g.Floods(); floods {
+			return false
+		}
 		return !slices.ContainsFunc(there.Jobs, func(j ina.JobEntry) bool { return j.DownGroup == g.ID })
 	})
 	there.Routes = slices.DeleteFunc(there.Routes, func(r p4.Route) bool {

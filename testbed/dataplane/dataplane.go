@@ -136,6 +136,31 @@ func (o *Options) OwnAll(ports []uint32) ([]uint32, error) {
 	return out, nil
 }
 
+// OwnGroup is a group as the switch has it: its ports, and its id where that tells a port (p4.FloodGroup).
+func (o *Options) OwnGroup(g p4.Group) (p4.Group, error) {
+	ports, err := o.OwnAll(g.Ports)
+	if in, floods := g.Floods(); floods && err == nil {
+		if in, err = o.Own(in); err == nil {
+			g.ID = p4.FloodGroup(in)
+		}
+	}
+	g.Ports = ports
+	return g, err
+}
+
+// CalledGroup is what callers call a group of the switch.
+func (o *Options) CalledGroup(g p4.Group) p4.Group {
+	if in, floods := g.Floods(); floods {
+		g.ID = p4.FloodGroup(o.Called(in))
+	}
+	ports := make([]uint32, len(g.Ports))
+	for i, p := range g.Ports {
+		ports[i] = o.Called(p)
+	}
+	g.Ports = ports
+	return g
+}
+
 // Called is what callers call a port of the switch; 0 is one that they have no number for.
 func (o *Options) Called(own uint32) uint32 {
 	if o.Ports == nil {

@@ -178,10 +178,7 @@ func (c *Client) ReadGroups(ctx context.Context) ([]p4.Group, error) {
 		if g, err = p4.DecodeGroup(e.GetPacketReplicationEngineEntry().GetMulticastGroupEntry()); err != nil {
 			break
 		}
-		for i := range g.Ports {
-			g.Ports[i] = c.opt.Called(g.Ports[i])
-		}
-		out = append(out, g)
+		out = append(out, c.opt.CalledGroup(g))
 	}
 	if err != nil {
 		return nil, c.fail("read multicast groups", err)

@@ -31,17 +31,18 @@ func (c *Client) items(b dataplane.Batch, keys bool) ([]item, error) {
 	}
 	var out []item
 	for _, g := range b.Groups {
-		if g.Ports, err = c.opt.OwnAll(g.Ports); keys {
-			g.Ports, err = nil, nil
+		name := fmt.Sprintf("group %d", g.ID)
+		if keys {
+			g.Ports = nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("group %d: %w", g.ID, err)
+		if g, err = c.opt.OwnGroup(g); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		m, err := p4.EncodeGroup(g)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, item{fmt.Sprintf("group %d", g.ID), groupEntity(m)})
+		out = append(out, item{name, groupEntity(m)})
 	}
 	table := func(name string, te *p4v1.TableEntry, err error) error {
 		out = append(out, item{name, &p4v1.Entity{Entity: &p4v1.Entity_TableEntry{TableEntry: te}}})

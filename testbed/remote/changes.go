@@ -85,9 +85,12 @@ func (tb *Testbed) enterHosts() error {
 	return nil
 }
 
-// enterRoutes journals the routes that are about to be written into a switch.
-func (tb *Testbed) enterRoutes(sw string, routes []p4.Route) error {
+// enterRoutes journals the routes, and groups for ARP, that are about to be written into a switch.
+func (tb *Testbed) enterRoutes(sw string, routes []p4.Route, floods []p4.Group) error {
 	entries := &journal.Entries{}
+	for _, g := range floods {
+		entries.Groups = append(entries.Groups, g.ID)
+	}
 	for _, r := range routes {
 		entries.Routes = append(entries.Routes, journal.Route{To: netip.AddrFrom4(r.Dst).String(), Port: r.Port})
 	}

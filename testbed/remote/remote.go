@@ -489,16 +489,17 @@ func (tb *Testbed) patience(ctx context.Context, name string) context.Context {
 func (tb *Testbed) route(ctx context.Context) error {
 	hosts, _ := tb.used()
 	names := slices.Sorted(maps.Keys(tb.planes))
+	floods := floodsOf(tb.topo, names, hosts)
 	return parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
 		sw := names[i]
 		routes, err := routesOf(tb.topo, sw, hosts, func(host, device string) (net.HardwareAddr, error) { return tb.hostMAC(ctx, host, device) })
 		if err != nil {
 			return err
 		}
-		if err := tb.enterRoutes(sw, routes); err != nil {
+		if err := tb.enterRoutes(sw, routes, floods[sw]); err != nil {
 			return err
 		}
-		return tb.planes[sw].Write(ctx, dataplane.Batch{Routes: routes})
+		return tb.planes[sw].Write(ctx, dataplane.Batch{Groups: floods[sw], Routes: routes})
 	})
 }
 
@@ -529,6 +530,45 @@ func routesOf(topo *inventory.Topology, sw string, hosts []inventory.Host, mac f
 		}
 	}
 	return routes, nil
+}
+
+// floodsOf are the groups through which switches pass ARP on (p4.FloodGroup), by switch: to hosts, and along the ways from the
+// first switch to the others, which are a tree.
+func floodsOf(topo *inventory.Topology, switches []string, hosts []inventory.Host) map[string][]p4.Group {
+	ports := map[string]map[uint32]bool{}
+	for _, sw := range switches {
+		ports[sw] = map[uint32]bool{}
+	}
+	for _, h := range hosts {
+		for _, nic := range h.NICs {
+			if on := ports[nic.Switch]; on != nil && nic.Address.Addr().Is4() {
+				on[nic.Port] = true
+			}
+		}
+	}
+	for _, sw := range switches {
+		path, err := topo.Path(switches[0], sw)
+		if err != nil {
+			continue // no way: they do not hear of each other
+		}
+		for _, l := range path {
+			cable := topo.Links[l]
+			if a, b := ports[cable.From], ports[cable.To]; a != nil && b != nil {
+				a[cable.FromPort], b[cable.ToPort] = true, true
+			}
+		}
+	}
+	groups := map[string][]p4.Group{}
+	for _, sw := range switches {
+		all := slices.Sorted(maps.Keys(ports[sw]))
+		for _, in := range all {
+			others := slices.DeleteFunc(slices.Clone(all), func(p uint32) bool { return p == in })
+			if len(others) > 0 {
+				groups[sw] = append(groups[sw], p4.Group{ID: p4.FloodGroup(in), Ports: others})
+			}
+		}
+	}
+	return groups
 }
 
 // hostMAC is the hardware address of a host's NIC.

@@ -9,9 +9,13 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/p4"
 )
 
-const etherIPv4 = 0x0800
+const (
+	etherIPv4 = 0x0800
+	etherARP  = 0x0806
+)
 
 // count is a number of frames and their bytes.
 type count struct{ packets, bytes int64 }
@@ -253,6 +257,12 @@ func (e *engine) forward(in *port, p *packet, t time.Duration) {
 		if r, ok := e.routes[[4]byte(b[30:34])]; ok {
 			copy(b, r.mac[:])
 			e.send(r.port, p, t)
+			return
+		}
+	}
+	if len(b) >= 14 && binary.BigEndian.Uint16(b[12:]) == etherARP {
+		if to := e.groups[p4.FloodGroup(in.number)]; len(to) > 0 {
+			e.multicast(to, p, t)
 			return
 		}
 	}

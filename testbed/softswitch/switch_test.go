@@ -22,6 +22,7 @@ import (
 
 	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -191,6 +192,40 @@ func testForward(t *testing.T, offload bool) {
 	}
 	if h := r.Health(); h.Sent != 6 || len(h.Warnings) > 0 || h.RingDrops+h.PoolDrops+h.Refused > 0 {
 		t.Errorf("health %+v", h)
+	}
+}
+
+// TestARP: what one host asks of all reaches the ports of the group for it, and is lost where there is no such group.
+func TestARP(t *testing.T) {
+	r := newRack(t, 3, nil)
+	request := unicast([4]byte{}, 60)
+	copy(request, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	binary.BigEndian.PutUint16(request[12:], 0x0806)
+	r.hosts[1].frame(request)
+	r.hosts[1].flush(t)
+	lost := func() int64 {
+		n, _ := r.Counter(PortNoRoute, 1)
+		return n
+	}
+	for began := time.Now(); lost() == 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("a request that nothing says the way of is not counted")
+		}
+	}
+	if err := r.SetGroup(p4.FloodGroup(1), []uint32{2, 3}); err != nil {
+		t.Fatal(err)
+	}
+	r.hosts[1].frame(request)
+	r.hosts[1].flush(t)
+	for _, to := range r.hosts[2:] {
+		to.next(t, func(b []byte) {
+			if !bytes.Equal(b, request) {
+				t.Errorf("got\n%x, want\n%x", b, request)
+			}
+		})
+	}
+	if lost() != 1 {
+		t.Errorf("port_no_route %d, want that of the request before there was a group", lost())
 	}
 }
 
