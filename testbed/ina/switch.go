@@ -91,8 +91,8 @@ type Program struct {
 	Merges bool `json:"merges,omitempty"`
 }
 
-// sums says whether packets of so many lanes are summed.
-func (p Program) sums(lanes int) bool {
+// Sums reports whether packets of so many lanes are summed.
+func (p Program) Sums(lanes int) bool {
 	return p.Lanes == 0 || lanes == p.Lanes || lanes < p.Lanes && !p.Whole
 }
 
@@ -419,7 +419,7 @@ func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
 	if h.Flags&FlagECN != 0 {
 		c.Marked.add(b)
 	}
-	if (j.Mode == Statistical || j.Mode == Synchronous) && !s.program.sums(int(h.Lanes)) {
+	if (j.Mode == Statistical || j.Mode == Synchronous) && !s.program.Sums(int(h.Lanes)) {
 		return j.forward(b)
 	}
 	switch j.Mode {

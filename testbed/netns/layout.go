@@ -347,7 +347,7 @@ func programOf(s *inventory.Switch) (ina.Program, error) {
 	if l == nil || err != nil {
 		return ina.Program{}, blame.Switch(s.Name, err)
 	}
-	return ina.Program{Lanes: l.Lanes, Whole: l.Whole, Named: l.Named, Merges: l.Merges}, nil
+	return l.Program, nil
 }
 
 // addresses chooses the management network and the data addresses that the

@@ -31,10 +31,7 @@ type Limits struct {
 	Addressing  []ina.Addressing // that the program knows; none: all
 	Workers     int              // of a job
 	Synchronous bool             // the program has synchronous mode
-	Lanes       int              // int32 values that a packet has at most to be summed: one with more goes up as it is
-	Whole       bool             // one with less than Lanes does so, too
-	Named       bool             // packets name their aggregators, as ina.NameSlot has it
-	Merges      bool             // a resend joins the sum that it pushes out
+	ina.Program                  // Lanes is not 0
 	Packets     int64            // that a switch carries in a second; 0: not known
 }
 
@@ -66,7 +63,7 @@ func LimitsOf(info *p4configv1.P4Info) (*Limits, error) {
 			}
 			l := &Limits{
 				Aggregators: math.MaxUint32, Jobs: ina.MaxJob + 1, Window: math.MaxUint32,
-				Workers: ina.MaxWorkers, Synchronous: true, Lanes: ina.MaxLanes,
+				Workers: ina.MaxWorkers, Synchronous: true, Program: ina.Program{Lanes: ina.MaxLanes},
 			}
 			for _, kv := range s.GetKvPairList().GetKvPairs() {
 				if err := l.set(kv.GetKey(), kv.GetValue()); err != nil {
@@ -189,9 +186,6 @@ func (l *Limits) Addresses() (known []string) {
 	slices.Sort(known)
 	return known
 }
-
-// Sums reports whether the program sums packets of so many lanes.
-func (l *Limits) Sums(lanes int) bool { return lanes == l.Lanes || lanes < l.Lanes && !l.Whole }
 
 // Limits are the program's, nil where the switch itself refuses what it cannot do.
 func (p *Pipeline) Limits() *Limits { return p.limits }

@@ -49,7 +49,7 @@ func TestLimitsOf(t *testing.T) {
 		got, err := LimitsOf(info)
 		var want *Limits
 		if tt.want != nil {
-			want = &Limits{Aggregators: math.MaxUint32, Jobs: ina.MaxJob + 1, Window: math.MaxUint32, Workers: ina.MaxWorkers, Synchronous: true, Lanes: ina.MaxLanes}
+			want = &Limits{Aggregators: math.MaxUint32, Jobs: ina.MaxJob + 1, Window: math.MaxUint32, Workers: ina.MaxWorkers, Synchronous: true, Program: ina.Program{Lanes: ina.MaxLanes}}
 			tt.want(want)
 		}
 		if !errors.Is(err, tt.err) || !reflect.DeepEqual(got, want) {
@@ -68,12 +68,12 @@ func TestSums(t *testing.T) {
 		lanes  int
 		want   bool
 	}{
-		{Limits{Lanes: 32}, 32, true},
-		{Limits{Lanes: 32}, 31, true},
-		{Limits{Lanes: 32}, 33, false},
-		{Limits{Lanes: 32, Whole: true}, 32, true},
-		{Limits{Lanes: 32, Whole: true}, 31, false},
-		{Limits{Lanes: 32, Whole: true}, 33, false},
+		{Limits{Program: ina.Program{Lanes: 32}}, 32, true},
+		{Limits{Program: ina.Program{Lanes: 32}}, 31, true},
+		{Limits{Program: ina.Program{Lanes: 32}}, 33, false},
+		{Limits{Program: ina.Program{Lanes: 32, Whole: true}}, 32, true},
+		{Limits{Program: ina.Program{Lanes: 32, Whole: true}}, 31, false},
+		{Limits{Program: ina.Program{Lanes: 32, Whole: true}}, 33, false},
 	} {
 		if got := tt.limits.Sums(tt.lanes); got != tt.want {
 			t.Errorf("%+v, packets of %d lanes: %v", tt.limits, tt.lanes, got)
