@@ -29,6 +29,9 @@ const (
 	ports  = 4 // those that vectors use
 )
 
+// program is what is loaded: p4.BMv2 or p4.Chip.
+type program func() (*p4configv1.P4Info, []byte, p4.Build, error)
+
 // running is a BMv2 without devices, which frames enter and leave through one stream.
 type running struct {
 	t       testing.TB
@@ -36,11 +39,11 @@ type running struct {
 	client  *p4rt.Client
 	packets *bmv2.Packets
 	frames  chan vector.Frame
-	program func() (*p4configv1.P4Info, []byte, p4.Build, error)
+	program program
 }
 
 // start skips a test where there is no BMv2.
-func start(t testing.TB, program func() (*p4configv1.P4Info, []byte, p4.Build, error)) *running {
+func start(t testing.TB, program program) *running {
 	t.Helper()
 	path, err := bmv2.Find()
 	testbedtest.Require(t, "bmv2", err)
@@ -215,7 +218,7 @@ func TestVectors(t *testing.T) { testVectors(t, "../ina/testdata/vectors", p4.BM
 // So does it with the program for chips, as far as that goes.
 func TestChip(t *testing.T) { testVectors(t, "../ina/testdata/chip", p4.Chip) }
 
-func testVectors(t *testing.T, dir string, program func() (*p4configv1.P4Info, []byte, p4.Build, error)) {
+func testVectors(t *testing.T, dir string, program program) {
 	vs, err := vector.Load(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -139,13 +139,18 @@ func (o *Options) OwnAll(ports []uint32) ([]uint32, error) {
 // OwnGroup is a group as the switch has it: its ports, and its id where that tells a port (p4.FloodGroup).
 func (o *Options) OwnGroup(g p4.Group) (p4.Group, error) {
 	ports, err := o.OwnAll(g.Ports)
-	if in, floods := g.Floods(); floods && err == nil {
-		if in, err = o.Own(in); err == nil {
-			g.ID = p4.FloodGroup(in)
-		}
+	if err != nil {
+		return p4.Group{}, err
 	}
 	g.Ports = ports
-	return g, err
+	if in, floods := g.Floods(); floods {
+		own, err := o.Own(in)
+		if err != nil {
+			return p4.Group{}, err
+		}
+		g.ID = p4.FloodGroup(own)
+	}
+	return g, nil
 }
 
 // CalledGroup is what callers call a group of the switch.

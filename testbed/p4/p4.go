@@ -263,15 +263,11 @@ func (p *Pipeline) findAction(name string, want []string, may ...string) (action
 				return action{}, fmt.Errorf("parameter %q of action %q: %w", n, name, ErrUnknown)
 			}
 		}
-		known := len(want)
-		for _, n := range may {
-			if _, ok := got.params[n]; ok {
-				known++
+		for n := range got.params {
+			if !slices.Contains(want, n) && !slices.Contains(may, n) {
+				return action{}, fmt.Errorf("%w: action %q has %d parameters, want %s",
+					ErrInvalid, name, len(got.params), strings.Join(want, ", "))
 			}
-		}
-		if len(got.params) != known {
-			return action{}, fmt.Errorf("%w: action %q has %d parameters, want %s",
-				ErrInvalid, name, len(got.params), strings.Join(want, ", "))
 		}
 		return got, nil
 	}

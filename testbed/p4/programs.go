@@ -1,7 +1,6 @@
 package p4
 
 import (
-	"bytes"
 	"compress/gzip"
 	"embed"
 	"encoding/json"
@@ -38,30 +37,36 @@ func Chip() (info *p4configv1.P4Info, config []byte, build Build, err error) {
 }
 
 func program(name string) (info *p4configv1.P4Info, config []byte, build Build, err error) {
-	read := func(ending string) []byte {
-		var b []byte
-		if err == nil {
-			b, err = compiled.ReadFile("compiled/" + name + ending)
-		}
-		return b
-	}
-	text, zipped, built := read(".p4info.txtpb"), read(".json.gz"), read(".build.json")
-	if err == nil {
-		info = new(p4configv1.P4Info)
-		err = prototext.Unmarshal(text, info)
-	}
-	if err == nil {
-		err = json.Unmarshal(built, &build)
-	}
-	var z *gzip.Reader
-	if err == nil {
-		z, err = gzip.NewReader(bytes.NewReader(zipped))
-	}
-	if err == nil {
-		config, err = bounded.ReadAll(z, 64<<20)
-	}
-	if err != nil {
+	fail := func(err error) (*p4configv1.P4Info, []byte, Build, error) {
 		return nil, nil, Build{}, fmt.Errorf("program %s for BMv2: %w", name, err)
+	}
+	path := "compiled/" + name
+	text, err := compiled.ReadFile(path + ".p4info.txtpb")
+	if err != nil {
+		return fail(err)
+	}
+	info = new(p4configv1.P4Info)
+	if err := prototext.Unmarshal(text, info); err != nil {
+		return fail(err)
+	}
+	built, err := compiled.ReadFile(path + ".build.json")
+	if err != nil {
+		return fail(err)
+	}
+	if err := json.Unmarshal(built, &build); err != nil {
+		return fail(err)
+	}
+	zipped, err := compiled.Open(path + ".json.gz")
+	if err != nil {
+		return fail(err)
+	}
+	defer zipped.Close()
+	z, err := gzip.NewReader(zipped)
+	if err != nil {
+		return fail(err)
+	}
+	if config, err = bounded.ReadAll(z, 64<<20); err != nil {
+		return fail(err)
 	}
 	return info, config, build, nil
 }
