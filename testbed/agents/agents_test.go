@@ -64,10 +64,12 @@ func TestAsk(t *testing.T) {
 	var heard []string
 	a := New("worker A/0", "h1", func(e *agent.Event) { heard = append(heard, e.Event) })
 	var first agent.Command
+	asked := make(chan struct{})
 	p := play(t, a, func(cmd agent.Command, say func(agent.Event)) {
 		switch {
 		case cmd.Cmd == "late": // is answered with the next, after it
 			first = cmd
+			close(asked)
 		case first.ID != 0:
 			say(agent.Event{Event: "held", ID: cmd.ID, PSN: 2})
 			say(agent.Event{Event: "held", ID: first.ID, PSN: 1})
@@ -85,15 +87,7 @@ func TestAsk(t *testing.T) {
 		}
 		late <- e
 	}()
-	for { // the other one is to be the second
-		a.mu.Lock()
-		n := a.asked
-		a.mu.Unlock()
-		if n > 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	<-asked // the other one is to be the second
 	if e, err := a.Ask(t.Context(), agent.Command{Cmd: "hold"}); err != nil || e.PSN != 2 {
 		t.Errorf("%+v, %v", e, err)
 	}
