@@ -35,6 +35,8 @@ var cells = []struct {
 	{"trace", "fidelity.toml", nil},
 	{"mina-pairs", "mina-pairs.toml", nil},
 	{"titan", "titan-testbed.toml", nil},
+	{"shared-memory", "addressing-shared.toml", nil}, // less memory than the jobs ask for
+	{"atp", "addressing-atp.toml", nil},
 }
 
 // loadCell is an experiment's small version, or the experiment, with assignments.
