@@ -77,6 +77,8 @@ type Phase struct {
 	StoodOf map[string]string `json:"stood_of,omitempty"`
 	// Unlike is why the phase need not be what is predicted of it: expectations of a value are held to it all the same.
 	Unlike string `json:"unlike,omitempty"`
+	// UnlikeBy is what part of what is predicted figures may be off for Unlike; 0: any.
+	UnlikeBy float64 `json:"unlike_by,omitempty"`
 	// State says that predictions of a run's figures are those of one of many runs that were followed, chosen because the
 	// phase went like it, since these come to more than one state: it need not be near their mean. Empty: they are of the mean.
 	State string `json:"state,omitempty"`
@@ -86,6 +88,14 @@ type Phase struct {
 
 // Excuse is why figures of a metric may be off for the testbed's sake: Stood, or StoodOf it; empty: they are not.
 func (ph *Phase) Excuse(metric string) string { return cmp.Or(ph.Stood, ph.StoodOf[metric]) }
+
+// excuse is Excuse, or Unlike where figures are held to what is predicted, or to other points, and may be off by any part.
+func (ph *Phase) excuse(e Expect) string {
+	if e.Predictor == "value" || ph.UnlikeBy > 0 {
+		return ph.Excuse(e.Metric)
+	}
+	return cmp.Or(ph.Excuse(e.Metric), ph.Unlike)
+}
 
 // OffAs notes that figures of a metric may be off because those of another point, which they depend on, may be. The first
 // reason stays.
@@ -282,7 +292,7 @@ type Check struct {
 	Kind      Kind   `json:"kind,omitempty"`      // of Measured: measured or simulated
 	Bound     string `json:"bound,omitempty"`     // the expectation's
 	Statistic string `json:"statistic,omitempty"` // the expectation's; for mean and max, Measured is an error
-	Worst     string `json:"worst,omitempty"`     // where a max is
+	Worst     string `json:"worst,omitempty"`     // where a max is, or what is most off in a mean that does not pass
 	Repeats   int    `json:"repeats,omitempty"`   // combined into Measured; 0: nothing was measured
 }
 

@@ -57,7 +57,7 @@ const maxMore = 1000
 // nothing; a run of which every gated expectation is skipped is inconclusive.
 //
 // What fails is inconclusive where the testbed stood still, or the phase need not be as predicted, in some repeat; unless it
-// fails by the others alone, which decide then.
+// fails by the others alone, which decide then, or is off by more than what keeps the phase from being as predicted can do.
 //
 // Findings of the points are checks as well, after those of expectations: they are decided
 // already, and a point's health does not excuse them.
@@ -317,6 +317,8 @@ type held struct {
 	late   Trouble // by how much frames were late, as a part of a round trip
 	caught float64 // by how much a rate may be more for what waited in times that are left out; see Phase.caughtUp
 	stood  string  // why a failure may be the testbed's, or the prediction's; see Phase.Excuse and Phase.Unlike
+	unlike Trouble // by what part of what is predicted it may be off; see Phase.UnlikeBy
+	most   float64 // the largest that is predicted in the phase, or what it is held to
 }
 
 // excused is a check of what is held: one that fails is left open where the testbed stood still.
@@ -400,7 +402,7 @@ type evidence struct {
 	repeats, dropped int      // that have the phase, and of these those that are not judged
 	reason, code     string   // why, of the first of these
 	stood            string   // see held
-	late             Trouble
+	late, unlike     Trouble
 	caught           float64
 }
 
@@ -428,10 +430,7 @@ func (c *Setting) evidence(e Expect, ref *Setting, phase int, surely bool) *evid
 		if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
 			why = ""
 		}
-		excuse := ph.Excuse(e.Metric)
-		if e.Predictor != "value" {
-			excuse = cmp.Or(excuse, ph.Unlike)
-		}
+		excuse := ph.excuse(e)
 		if surely {
 			why = cmp.Or(why, excuse)
 		}
@@ -444,6 +443,7 @@ func (c *Setting) evidence(e Expect, ref *Setting, phase int, surely bool) *evid
 				v.late = t
 			}
 			v.caught = max(v.caught, ph.caughtUp())
+			v.differ(e, ph)
 		}
 		v.add(e, ph, p.Repeat, why == "")
 	}
@@ -464,6 +464,13 @@ func (c *Setting) evidence(e Expect, ref *Setting, phase int, surely bool) *evid
 		v.against(e, ref, phase, surely)
 	}
 	return v
+}
+
+// differ notes by what part of what is predicted the phase may be off.
+func (v *evidence) differ(e Expect, ph *Phase) {
+	if e.Predictor != "value" && ph.UnlikeBy > v.unlike.Value {
+		v.unlike = Trouble{What: ph.Unlike, Value: ph.UnlikeBy}
+	}
 }
 
 // add adds the figures of one repeat of the phase, which is sound or not.
@@ -515,7 +522,7 @@ func (v *evidence) against(e Expect, ref *Setting, phase int, surely bool) {
 			continue
 		}
 		ph := &p.Phases[phase]
-		why, excuse := p.UnsoundIn(phase), cmp.Or(ph.Excuse(e.Metric), ph.Unlike)
+		why, excuse := p.UnsoundIn(phase), ph.excuse(e)
 		if surely {
 			why = cmp.Or(why, excuse)
 		}
@@ -539,6 +546,7 @@ func (v *evidence) against(e Expect, ref *Setting, phase int, surely bool) {
 			continue
 		}
 		v.stood = cmp.Or(v.stood, excuse)
+		v.differ(e, ph)
 		for _, m := range ph.Missing {
 			if s := v.of[m.Of]; s != nil && m.Metric == e.Metric {
 				s.unfit = cmp.Or(s.unfit, e.Against+": "+m.Why)
@@ -589,7 +597,7 @@ func (c *Setting) weighed(e Expect, v *evidence, phase int, of string) held {
 	k := held{Check: e.check()}
 	k.Point, k.Index, k.Phase, k.Of = c.Labels, c.Index, phase, of
 	if !counted(e.Metric) {
-		k.stood = v.stood
+		k.stood, k.unlike = v.stood, v.unlike
 	}
 	if slices.Contains(rates, e.Metric) {
 		k.late, k.caught = v.late, v.caught
@@ -767,6 +775,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, pairs [][2]Figure, l
 	c.Error = (m.Value - c.Predicted) / unit
 	c.lo, c.hi = (m.Lo-c.Predicted)/unit, (m.Hi-c.Predicted)/unit
 	c.spread /= unit
+	c.most = max(largest, math.Abs(c.Predicted))
 	defer c.allow()
 	switch {
 	case ofRun && c.eachHolds(observed, predicted, unit) && c.holds(m.Grain/unit):
@@ -870,9 +879,12 @@ func (c *held) allow() {
 	if c.alike && c.Code == CodeVaries {
 		c.Why, c.More = "one run may be off by as much, and these runs are too much alike to be so many draws: all are in the same of several states", 0
 	}
-	of := 1.0 // what parts are of, in the unit of the error
+	of, most := 1.0, 1.0 // what parts are of, in the unit of the error
 	if !c.Relative {
-		of = math.Abs(c.Predicted)
+		of, most = math.Abs(c.Predicted), c.most
+	}
+	if c.within(most*c.unlike.Value, c.unlike.What, CodeLimited) {
+		c.More = 0 // they would be as it was
 	}
 	c.within(of*c.late.Value, c.late.Where+": "+c.late.What+", and a window that waits for answers is slower by as much", CodeLimited)
 	if c.Error > 0 {
@@ -890,21 +902,23 @@ func (p *Phase) caughtUp() float64 {
 	return 0
 }
 
-// within leaves open what failed by no more than a part, in the unit of the error, more than the tolerance.
-func (c *held) within(part float64, why string, code string) {
+// within leaves open what failed by no more than a part, in the unit of the error, more than the tolerance, and reports
+// whether it did.
+func (c *held) within(part float64, why string, code string) bool {
 	if c.Outcome != Fail || part == 0 {
-		return
+		return false
 	}
 	near := *c
 	near.Check.Outcome = Inconclusive
 	near.Check.decide(c.lo-part, c.hi+part)
 	if near.Outcome == Fail {
-		return
+		return false
 	}
 	c.ok = true
 	c.lo, c.hi = c.lo-part, c.hi+part
 	c.inconclusive(why)
 	c.More, c.Code = max(1, near.More), code
+	return true
 }
 
 // alike says whether repeats differ from each other by so much less than the prediction says of single runs, half an interval,
@@ -1021,9 +1035,9 @@ func aggregated(e Expect, each []held) Check {
 func aggregate(e Expect, each []held) Check {
 	out := e.check()
 	out.Repeats = math.MaxInt
-	var value, lo, hi, half float64
-	n, known, unit := 0, 0, ""
-	var open, certain *held // the first that is not known, and one that fails by itself
+	var value, lo, hi, half, most float64
+	n, known, unit, worst := 0, 0, "", ""
+	var open, certain, loose *held // the first that is not known, one that fails by itself, and the first that was left open
 	model := e.Statistic == "mean" && e.Predictor != "value"
 	some := e.Relative || slices.ContainsFunc(each, func(h held) bool { return h.Predicted != 0 })
 	for i := range each {
@@ -1052,9 +1066,15 @@ func aggregate(e Expect, each []held) Check {
 		n, known, unit = n+1, known+1, c.Unit
 		out.Kind = c.Kind
 		out.Repeats = min(out.Repeats, c.Repeats)
+		if c.Outcome == Inconclusive && c.Code == CodeLimited && loose == nil {
+			loose = c
+		}
 		own := (c.hi - c.lo) / 2 // an error's size has a narrower interval where that is on both sides of 0
 		if e.Statistic == "mean" {
 			value, lo, hi, half = value+m, lo+a, hi+b, math.Hypot(half, own)
+			if m > most {
+				most, worst = m, strings.TrimSpace(c.Point+" "+c.Of)
+			}
 			continue
 		}
 		if b > out.Tolerance {
@@ -1092,6 +1112,12 @@ func aggregate(e Expect, each []held) Check {
 	out.Bound = "within"
 	out.decideBy(lo, hi, max(half, (hi-lo)/2))
 	out.Bound = e.BoundText()
+	if out.Outcome != Pass {
+		out.Worst = cmp.Or(out.Worst, worst)
+	}
+	if out.Outcome == Inconclusive && loose != nil {
+		out.Why, out.More, out.Code = loose.Why, loose.More, loose.Code
+	}
 	return out
 }
 

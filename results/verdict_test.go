@@ -466,7 +466,7 @@ func TestJudgeAggregate(t *testing.T) {
 	if c := judge("mean", 0.031); c.Outcome != results.Pass || math.Abs(c.Measured-0.03) > 1e-9 || c.Of != "mean of 3" {
 		t.Errorf("mean: %+v", c)
 	}
-	if c := judge("mean", 0.02); c.Outcome != results.Fail {
+	if c := judge("mean", 0.02); c.Outcome != results.Fail || c.Worst != "c" {
 		t.Errorf("mean beyond: %+v", c)
 	}
 	if c := judge("max", 0.08); c.Outcome != results.Pass || c.Worst != "c" || math.Abs(c.Error-0.06) > 1e-9 {
@@ -743,7 +743,7 @@ func TestStoodStill(t *testing.T) {
 		name  string
 		e     results.Expect
 		point results.Point
-		stood string // "stood": the testbed did; "unlike": the phase need not be what is predicted
+		stood string // "stood": the testbed did; "unlike": the phase need not be what is predicted, "by 20 %" of that
 		want  results.Outcome
 	}{
 		{"off", share, resultstest.One(0.1, 0.001, 0.5, 20), "", results.Fail},
@@ -754,12 +754,20 @@ func TestStoodStill(t *testing.T) {
 		{"less than a value", floor, resultstest.One(0.1, 0.001, 0.5, 20), "stood", results.Inconclusive},
 		{"off", share, resultstest.One(0.1, 0.001, 0.5, 20), "unlike", results.Inconclusive},
 		{"less than a value", floor, resultstest.One(0.1, 0.001, 0.5, 20), "unlike", results.Fail},
+		{"off by more than it may", share, resultstest.One(0.1, 0.001, 0.5, 20), "by 20 %", results.Fail},
+		{"off by less", share, resultstest.One(0.38, 0.001, 0.5, 20), "by 20 %", results.Inconclusive},
+		{"off by more in the mean", mean, resultstest.One(0.1, 0.001, 0.5, 20), "by 20 %", results.Fail},
+		{"off by less in the mean", mean, resultstest.One(0.38, 0.001, 0.5, 20), "by 20 %", results.Inconclusive},
+		{"holds", share, resultstest.One(0.5, 0.001, 0.5, 20), "by 20 %", results.Pass},
+		{"less than a value", floor, resultstest.One(0.38, 0.001, 0.5, 20), "by 20 %", results.Fail},
 	} {
 		switch c.stood {
 		case "stood":
 			c.point.Phases[0].Stood = why
 		case "unlike":
 			c.point.Phases[0].Unlike = why
+		case "by 20 %":
+			c.point.Phases[0].Unlike, c.point.Phases[0].UnlikeBy = why, .2
 		}
 		checks, outcome, _ := results.Judge([]results.Expect{c.e}, []results.Point{c.point})
 		if outcome != c.want || len(checks) != 1 || outcome == results.Inconclusive && (checks[0].Why != why || checks[0].Code != results.CodeLimited) {

@@ -84,14 +84,14 @@ type linkRow struct {
 
 // checkRow is a row of the table of checks. The *Key fields are what it sorts by.
 type checkRow struct {
-	Class, Glyph, Verdict, Expect, Point, Phase, Of string
-	Measured, Lab, Predicted, Error, Tolerance      string
-	MeasuredKey, PredictedKey, ErrorKey             string
-	Bottleneck, Why                                 string
-	Gate                                            bool
-	Rank                                            int
-	Metric, Predictor, Code, Lo, Hi                 string
-	Index                                           int
+	Class, Glyph, Verdict, Expect, Point, Phase, Of, Worst string
+	Measured, Lab, Predicted, Error, Tolerance             string
+	MeasuredKey, PredictedKey, ErrorKey                    string
+	Bottleneck, Why                                        string
+	Gate                                                   bool
+	Rank                                                   int
+	Metric, Predictor, Code, Lo, Hi                        string
+	Index                                                  int
 }
 
 type modelRow struct{ Model, Metric, Mean, Max, Worst, N string }
@@ -214,9 +214,7 @@ func checkRowOf(rec *results.Record, c results.Check) checkRow {
 	r.Measured, r.MeasuredKey, r.Lo, r.Hi = c.MeasuredText()+rangeBeside(rec, c), key(c.Measured), key(c.Lo), key(c.Hi)
 	if c.IsError() {
 		r.Measured = c.Statistic + " error " + r.Measured
-		if c.Worst != "" {
-			r.Of += ", worst " + c.Worst
-		}
+		r.Worst = c.Worst
 		return r
 	}
 	if !c.Unpredicted {

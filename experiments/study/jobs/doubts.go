@@ -38,22 +38,37 @@ func early(warmup float64, p *placement.Prediction) string {
 // that is counted, or is not, is 5 % of what 20 of them carry. What was followed packet by packet counts as it did.
 const fewTrips = 20
 
-// brief says that a phase of so many seconds lasts few round trips of a job, queues included; empty: it does not.
-func brief(length float64, p *placement.Prediction) string {
+// brief says that a phase of so many seconds lasts few round trips of a job, queues included, and what part of what is
+// predicted a figure may be off for it: a window at each end. Where windows change from trip to trip, or there are less
+// than two, that is any, 0. Empty: it does not.
+func brief(length float64, setup testbed.Setup, p *placement.Prediction) (why string, by float64) {
 	if p.Replayed {
-		return ""
+		return "", 0
 	}
+	worst := 0.0
 	for _, j := range p.Jobs {
 		trip := j.Trip
 		if j.WireRate > 0 {
 			trip += 8 * j.Queue / j.WireRate
 		}
-		if length < fewTrips*trip {
-			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration, or jobs that send for longer where they say how long, would do",
-				human.Quantity(length, "s"), j.Name, human.Quantity(trip, "s"))
+		ends := 2 * trip / length
+		if workloadOf(setup, j.Name).Control == "aimd" {
+			ends = max(ends, 1)
 		}
+		if length >= fewTrips*trip || ends <= worst {
+			continue
+		}
+		worst, by = ends, ends
+		limit := ""
+		if by >= 1 {
+			by = 0
+		} else {
+			limit = fmt.Sprintf(", and a window at each end of it is %.2g %% of what it carries", 100*ends)
+		}
+		why = fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many%s; a longer measure.duration, or jobs that send for longer where they say how long, would do",
+			human.Quantity(length, "s"), j.Name, human.Quantity(trip, "s"), limit)
 	}
-	return ""
+	return why, by
 }
 
 // sparse says that a phase of so many seconds, after a warm-up of so many, has few packets of a job with a limit of rate:

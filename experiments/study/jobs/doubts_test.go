@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -210,18 +211,23 @@ func TestBrief(t *testing.T) {
 	for _, c := range []struct {
 		length, rtt float64
 		job         placement.JobPrediction
+		control     string
 		brief       bool
+		by          float64
 	}{
-		{2, .05, placement.JobPrediction{}, false},
-		{.5, .05, placement.JobPrediction{}, true},
-		{2, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, true}, // .1 s before the bottleneck
-		{4, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, false},
-		{1e-9, 0, placement.JobPrediction{}, false}, // nothing is known of it
+		{2, .05, placement.JobPrediction{}, "fixed", false, 0},
+		{.5, .05, placement.JobPrediction{}, "fixed", true, .2},
+		{.5, .05, placement.JobPrediction{}, "aimd", true, 0},
+		{.08, .05, placement.JobPrediction{}, "fixed", true, 0},                          // nobody knows what a window and a half carries
+		{2, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, "fixed", true, .15}, // .1 s before the bottleneck
+		{4, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, "fixed", false, 0},
+		{1e-9, 0, placement.JobPrediction{}, "fixed", false, 0}, // nothing is known of it
 	} {
 		c.job.Name, c.job.Trip = "A", c.rtt
-		why := brief(c.length, &placement.Prediction{Jobs: []placement.JobPrediction{c.job}})
-		if (why != "") != c.brief {
-			t.Errorf("%v s of trips of %v s, %+v: %q", c.length, c.rtt, c.job, why)
+		setup := testbed.Setup{Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A"}}}, Workloads: []testbed.Workload{{Control: c.control}}}
+		why, by := brief(c.length, setup, &placement.Prediction{Jobs: []placement.JobPrediction{c.job}})
+		if (why != "") != c.brief || math.Abs(by-c.by) > 1e-9 {
+			t.Errorf("%v s of trips of %v s, %s, %+v: %q, by %v", c.length, c.rtt, c.control, c.job, why, by)
 		}
 	}
 }

@@ -111,7 +111,10 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		}
 	}
 	ph.Unlike = cmp.Or(ph.Unlike, predictions[0].Beyond, unsteady(setup, predictions[0]), inStep(setup, ph.End-ph.Start, predictions[0]), chance(m, setup, sp.jobs, inv), early(r.Spec.Measure.Warmup.Std().Seconds(), predictions[0]),
-		sparse(setup, r.Spec.Measure.Warmup.Std().Seconds(), ph.End-ph.Start, m.Kind, predictions[0]), brief(ph.End-ph.Start, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
+		sparse(setup, r.Spec.Measure.Warmup.Std().Seconds(), ph.End-ph.Start, m.Kind, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
+	if ph.Unlike == "" {
+		ph.Unlike, ph.UnlikeBy = brief(ph.End-ph.Start, setup, predictions[0])
+	}
 	return ph, m.Log.Err
 }
 
