@@ -9,9 +9,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,10 +22,13 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/lease"
+	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
@@ -266,6 +271,32 @@ func TestAsDeclared(t *testing.T) {
 				k.Close()
 			}
 		}
+	}
+}
+
+// TestOfRuns: of what is in a switch the jobs are of runs, their groups, the routes to hosts of the inventory, and the groups
+// of its cables; other groups and routes are somebody else's.
+func TestOfRuns(t *testing.T) {
+	nic := func(port uint32, addr string) []inventory.NIC {
+		return []inventory.NIC{{Switch: "tor1", Port: port, Address: netip.MustParsePrefix(addr)}}
+	}
+	inv := &inventory.Inventory{
+		Switches: []inventory.Switch{{Name: "tor1"}, {Name: "tor2"}},
+		Hosts:    []inventory.Host{{Name: "h1", NICs: nic(1, "10.0.0.1/24")}, {Name: "h2", NICs: nic(2, "10.0.0.2/24")}},
+		Links:    []inventory.Link{{A: inventory.Port{Switch: "tor1", Port: 9}, B: inventory.Port{Switch: "tor2", Port: 4}}},
+	}
+	there := dataplane.Batch{
+		Jobs:   []ina.JobEntry{{DownGroup: 7}},
+		Groups: []p4.Group{{ID: 7}, {ID: 8}, {ID: p4.FloodGroup(1)}, {ID: p4.FloodGroup(9)}, {ID: p4.FloodGroup(4)}, {ID: p4.FloodGroup(0)}},
+		Routes: []p4.Route{{Dst: [4]byte{10, 0, 0, 2}}, {Dst: [4]byte{10, 0, 0, 3}}},
+	}
+	got := ofRuns(inv, "tor1", there)
+	var groups []uint16
+	for _, g := range got.Groups {
+		groups = append(groups, g.ID)
+	}
+	if want := []uint16{7, p4.FloodGroup(1), p4.FloodGroup(9)}; !slices.Equal(groups, want) || len(got.Jobs) != 1 || len(got.Routes) != 1 || got.Routes[0].Dst[3] != 2 {
+		t.Errorf("%+v, want groups %d", got, want)
 	}
 }
 

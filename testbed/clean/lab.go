@@ -121,7 +121,7 @@ func clearSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Swi
 		}
 		return strings.Join(sw.Script.Clear, " ") + o.did(" run"), nil
 	}
-	n, err := deleteFrom(ctx, inv, sw, o, func(there dataplane.Batch) dataplane.Batch { return ofRuns(inv, there) })
+	n, err := deleteFrom(ctx, inv, sw, o, func(there dataplane.Batch) dataplane.Batch { return ofRuns(inv, sw.Name, there) })
 	switch {
 	case errors.Is(err, testbed.ErrBusy):
 		return "", err
@@ -132,10 +132,15 @@ func clearSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Swi
 }
 
 // ofRuns is what runs on an inventory have written into a switch, of all that is there.
-func ofRuns(inv *inventory.Inventory, there dataplane.Batch) dataplane.Batch {
+func ofRuns(inv *inventory.Inventory, sw string, there dataplane.Batch) dataplane.Batch {
+	topo := inv.Topology()
+	cabled := map[uint32]bool{}
+	for _, l := range topo.Out(sw) {
+		cabled[topo.Links[l].FromPort] = true
+	}
 	there.Groups = slices.DeleteFunc(there.Groups, func(g p4.Group) bool {
-		if _, floods := g.Floods(); floods {
-			return false
+		if port, floods := g.Floods(); floods {
+			return !cabled[port]
 		}
 		return !slices.ContainsFunc(there.Jobs, func(j ina.JobEntry) bool { return j.DownGroup == g.ID })
 	})
