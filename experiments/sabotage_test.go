@@ -283,6 +283,14 @@ func names(rec *results.Record, inv *inventory.Inventory) bool {
 			if _, host := inv.Host(from); host && word(text, from) || !host && word(text, to) {
 				return true
 			}
+		case worker == "ps": // "ps A on host h3", or "job A is not told by its PS on host h3"
+			one := regexp.QuoteMeta(job)
+			if job == "*" {
+				one = `[\w.-]+`
+			}
+			if regexp.MustCompile(`\bps ` + one + ` on host |\bjob ` + one + `[^;]* its PS on host `).MatchString(text) {
+				return true
+			}
 		case job == "*" || worker == "*":
 			if anyOf := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(part), `\*`, `[\w.-]+`)); anyOf.MatchString(text) {
 				return true

@@ -11,6 +11,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/handover"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // What one part of a job sends the next one receives, or a port or a host has counted it as lost.
@@ -216,6 +217,9 @@ func (in *Inspection) trip(job, worker string) float64 {
 	}
 	return in.RTTs[job]
 }
+
+// packets writes how many there are, whatever the sign.
+func packets(n float64) string { return human.Plural(int(math.Round(math.Abs(n))), "packet") }
 
 // tail is how many packets of a job may have been on their way when its processes ended: of what was
 // not answered a gradient and a result, and resends of the last round trip, whose answers nobody waits for:
@@ -461,11 +465,11 @@ func (in *Inspection) Handed() (out []results.Finding) {
 		gone, more, anything := way.at(h.between)
 		gone += anything
 		if n := h.missing(gone, more); n != 0 && h.inside {
-			find(h, false, fmt.Sprintf("what became of %.0f packets of job %s is not told by %s: %.0f arrived there, and %s add up to %.0f", math.Abs(n), h.job, h.to, h.sent, h.from, h.received))
+			find(h, false, fmt.Sprintf("what became of %s of job %s is not told by %s: %.0f arrived there, and %s add up to %.0f", packets(n), h.job, h.to, h.sent, h.from, h.received))
 		} else if n > 0 {
-			find(h, true, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, reckoned(gone, "lost")))
+			find(h, true, fmt.Sprintf("%s of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", packets(n), h.job, h.from, h.sent, h.to, h.received, reckoned(gone, "lost")))
 		} else if n < 0 {
-			find(h, false, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
+			find(h, false, fmt.Sprintf("%s of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", packets(n), h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
 		}
 		if h.inside {
 			continue

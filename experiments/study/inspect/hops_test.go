@@ -138,7 +138,7 @@ func TestHandedOver(t *testing.T) {
 		says    string
 	}{
 		{name: "sound"},
-		{name: "one, and nothing was under way at the end", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 1}, says: "1 packets of job A went without a trace: workers A/0, A/1 sent 20000, switch tor1 received 19999"},
+		{name: "one, and nothing was under way at the end", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 1}, says: "1 packet of job A went without a trace: workers A/0, A/1 sent 20000, switch tor1 received 19999"},
 		{name: "a PS loses what arrived", counts: map[string]float64{"worker_arrived A/ps": n - 10}, says: "what became of 10 packets of job A is not told by its PS on host h3: 10000 arrived there, and worker_arrived and worker_stray add up to 9990"},
 		{name: "a switch does nothing with what arrived", inside: 10, says: "what became of 10 packets of job A is not told by switch tor1: 20000 arrived there, and job_aggregated_packets, job_fallback_packets and job_duplicates_packets add up to 19990"},
 		{name: "a switch does nothing with what arrived, and cables lose", inside: 10, counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500}, says: "is not told by switch tor1"},
