@@ -288,7 +288,7 @@ func names(rec *results.Record, inv *inventory.Inventory) bool {
 			if job == "*" {
 				one = `[\w.-]+`
 			}
-			if regexp.MustCompile(`\bps ` + one + ` on host |\bjob ` + one + `[^;]* its PS on host `).MatchString(text) {
+			if regexp.MustCompile(`\bps ` + one + ` on host |\bjob ` + one + ` .*its PS on host `).MatchString(text) {
 				return true
 			}
 		case job == "*" || worker == "*":
