@@ -284,15 +284,11 @@ func names(rec *results.Record, inv *inventory.Inventory) bool {
 				return true
 			}
 		case worker == "ps": // "ps A on host h3", or "job A is not told by its PS on host h3"
-			one := regexp.QuoteMeta(job)
-			if job == "*" {
-				one = `[\w.-]+`
-			}
-			if regexp.MustCompile(`\bps ` + one + ` on host |\bjob ` + one + ` .*its PS on host `).MatchString(text) {
+			if one := glob(job); regexp.MustCompile(`\bps ` + one + ` on host |\bjob ` + one + ` .*its PS on host `).MatchString(text) {
 				return true
 			}
 		case job == "*" || worker == "*":
-			if anyOf := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(part), `\*`, `[\w.-]+`)); anyOf.MatchString(text) {
+			if regexp.MustCompile(glob(part)).MatchString(text) {
 				return true
 			}
 		case strings.Contains(text, "rank "+worker+" of job "+job), strings.Contains(text, "rank "+worker+" of "+job):
@@ -300,6 +296,11 @@ func names(rec *results.Record, inv *inventory.Inventory) bool {
 		}
 	}
 	return false
+}
+
+// glob is the pattern of a part of which * stands for any name.
+func glob(part string) string {
+	return strings.ReplaceAll(regexp.QuoteMeta(part), `\*`, `[\w.-]+`)
 }
 
 // word says whether a name stands in a text by itself.

@@ -430,20 +430,18 @@ func (c *Setting) evidence(e Expect, ref *Setting, phase int, surely bool) *evid
 		if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
 			why = ""
 		}
-		excuse := ph.excuse(e)
 		if surely {
-			why = cmp.Or(why, excuse)
+			why = cmp.Or(why, ph.excuse(e))
 		}
 		if why != "" {
 			v.dropped++
 			v.reason, v.code = cmp.Or(v.reason, why), cmp.Or(v.code, p.unjudged())
 		} else {
-			v.stood = cmp.Or(v.stood, excuse)
+			v.excuse(e, ph)
 			if t := Late(p.Health); t.Value > v.late.Value {
 				v.late = t
 			}
 			v.caught = max(v.caught, ph.caughtUp())
-			v.differ(e, ph)
 		}
 		v.add(e, ph, p.Repeat, why == "")
 	}
@@ -466,8 +464,9 @@ func (c *Setting) evidence(e Expect, ref *Setting, phase int, surely bool) *evid
 	return v
 }
 
-// differ notes by what part of what is predicted the phase may be off.
-func (v *evidence) differ(e Expect, ph *Phase) {
+// excuse notes why a failure in the phase may be the testbed's, or the prediction's, and by what part it may be off.
+func (v *evidence) excuse(e Expect, ph *Phase) {
+	v.stood = cmp.Or(v.stood, ph.excuse(e))
 	if e.Predictor != "value" && ph.UnlikeBy > v.unlike.Value {
 		v.unlike = Trouble{What: ph.Unlike, Value: ph.UnlikeBy}
 	}
@@ -522,9 +521,9 @@ func (v *evidence) against(e Expect, ref *Setting, phase int, surely bool) {
 			continue
 		}
 		ph := &p.Phases[phase]
-		why, excuse := p.UnsoundIn(phase), ph.excuse(e)
+		why := p.UnsoundIn(phase)
 		if surely {
-			why = cmp.Or(why, excuse)
+			why = cmp.Or(why, ph.excuse(e))
 		}
 		for _, f := range ph.Figures {
 			if f.Metric != e.Metric || f.Kind == Predicted || !Glob(e.Of, f.Of) {
@@ -545,8 +544,7 @@ func (v *evidence) against(e Expect, ref *Setting, phase int, surely bool) {
 		if why != "" {
 			continue
 		}
-		v.stood = cmp.Or(v.stood, excuse)
-		v.differ(e, ph)
+		v.excuse(e, ph)
 		for _, m := range ph.Missing {
 			if s := v.of[m.Of]; s != nil && m.Metric == e.Metric {
 				s.unfit = cmp.Or(s.unfit, e.Against+": "+m.Why)

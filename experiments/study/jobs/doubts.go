@@ -45,7 +45,8 @@ func brief(length float64, setup testbed.Setup, p *placement.Prediction) (why st
 	if p.Replayed {
 		return "", 0
 	}
-	worst := 0.0
+	var job string
+	var long float64
 	for _, j := range p.Jobs {
 		trip := j.Trip
 		if j.WireRate > 0 {
@@ -55,20 +56,19 @@ func brief(length float64, setup testbed.Setup, p *placement.Prediction) (why st
 		if workloadOf(setup, j.Name).Control == "aimd" {
 			ends = max(ends, 1)
 		}
-		if length >= fewTrips*trip || ends <= worst {
-			continue
+		if length < fewTrips*trip && ends > by {
+			job, long, by = j.Name, trip, ends
 		}
-		worst, by = ends, ends
-		limit := ""
-		if by >= 1 {
-			by = 0
-		} else {
-			limit = fmt.Sprintf(", and a window at each end of it is %.2g %% of what it carries", 100*ends)
-		}
-		why = fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many%s; a longer measure.duration, or jobs that send for longer where they say how long, would do",
-			human.Quantity(length, "s"), j.Name, human.Quantity(trip, "s"), limit)
 	}
-	return why, by
+	limit := fmt.Sprintf(", and a window at each end of it is %.2g %% of what it carries", 100*by)
+	switch {
+	case job == "":
+		return "", 0
+	case by >= 1:
+		limit, by = "", 0
+	}
+	return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many%s; a longer measure.duration, or jobs that send for longer where they say how long, would do",
+		human.Quantity(length, "s"), job, human.Quantity(long, "s"), limit), by
 }
 
 // sparse says that a phase of so many seconds, after a warm-up of so many, has few packets of a job with a limit of rate:

@@ -110,10 +110,11 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Unlike = overflow(o)
 		}
 	}
-	ph.Unlike = cmp.Or(ph.Unlike, predictions[0].Beyond, unsteady(setup, predictions[0]), inStep(setup, ph.End-ph.Start, predictions[0]), chance(m, setup, sp.jobs, inv), early(r.Spec.Measure.Warmup.Std().Seconds(), predictions[0]),
-		sparse(setup, r.Spec.Measure.Warmup.Std().Seconds(), ph.End-ph.Start, m.Kind, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
+	p, length, warmup := predictions[0], ph.End-ph.Start, r.Spec.Measure.Warmup.Std().Seconds()
+	ph.Unlike = cmp.Or(ph.Unlike, p.Beyond, unsteady(setup, p), inStep(setup, length, p), chance(m, setup, sp.jobs, inv), early(warmup, p),
+		sparse(setup, warmup, length, m.Kind, p), coarse(length, setup.Interval.Seconds(), p))
 	if ph.Unlike == "" {
-		ph.Unlike, ph.UnlikeBy = brief(ph.End-ph.Start, setup, predictions[0])
+		ph.Unlike, ph.UnlikeBy = brief(length, setup, p)
 	}
 	return ph, m.Log.Err
 }
