@@ -286,6 +286,10 @@ func clean(ctx context.Context, w io.Writer, text []byte) error {
 		return err
 	}
 	text = program.Evidence(text)
+	interrupted := ctx.Done()
+	if len(text) <= lastKept {
+		interrupted = nil
+	}
 	for piece := range program.Pieces(text) {
 		cleaned := make(chan []byte, 1)
 		go func() {
@@ -295,18 +299,17 @@ func clean(ctx context.Context, w io.Writer, text []byte) error {
 			}
 			cleaned <- program.Redact(piece)
 		}()
-		interrupted := ctx.Done()
-		if len(text) <= lastKept {
-			interrupted = nil
-		}
+		var b []byte
 		select {
-		case b := <-cleaned:
-			if _, err := w.Write(b); err != nil {
-				return err
-			}
 		case <-interrupted:
+		case b = <-cleaned:
+		}
+		if interrupted != nil && ctx.Err() != nil { // asked of the context: a select of two that are ready takes either
 			end := program.Tail(text, lastKept)
 			_, err := fmt.Fprintf(w, "(interrupted: %d bytes are not kept)\n%s", len(text)-len(end), program.Redact(end))
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
 			return err
 		}
 		text = text[len(piece):]
