@@ -155,7 +155,7 @@ var explanations = []Explanation{
 		[]string{"a switch program that loses, repeats or mixes up fragments", "values that overflowed in the switch", "a collision of two jobs' slots"},
 		[]string{"run it with one job, then with --pcap, and look at the first wrong value", "compare with --on sim and another switch"}},
 	{CodeLinkSlow,
-		"A directed link carried less than was predicted.",
+		"A directed link carried less than was predicted, or less than its cable can while frames waited for it.",
 		[]string{"the link, its cable or its NIC is slower than the inventory says", "the job that uses it was slower, for a reason elsewhere: look at its bottleneck", "the host could not send faster"},
 		[]string{"compare with the links beside it: one that is low alone is the cause", "look at its error counters, and at the host's processor", "inabench doctor compares speeds with the inventory"}},
 	{CodeLinkLoaded,

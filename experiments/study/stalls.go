@@ -256,6 +256,7 @@ const (
 	AllMeasured = "every phase is measured"
 	SumsRight   = "sums are right"
 	Agree       = "who sends and who receives agree"
+	CablesHold  = "cables carry what they can"
 	SharesHold  = "switches add up what they claim"
 	AllHold     = "the run is whole"
 )

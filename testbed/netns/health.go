@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -30,6 +31,7 @@ const (
 	busyLimit       = 0.90              // of one core, by a switch's thread; above: fatal
 	lateTailLimit   = testbed.LateLimit // of the RTT, 99th percentile; above: fatal
 	machineLimit    = 0.97              // of all cores; above: reported, as a reason for the others
+	slowLimit       = 0.01              // of its rate, that a cable lacks while frames wait for it; above: no cable of the inventory's
 )
 
 var errClosed = errors.New("the emulation is closed")
@@ -92,6 +94,7 @@ func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 		name := f.switches()[i].name
 		all = append(all, judge(name, *r.Health, f.layout.beat, leftOut)...)
 		all = append(all, judgePlane(name, r.Health.Plane)...)
+		all = append(all, f.layout.judgeCables(len(f.layout.inv.Hosts)+i, r.Health.Cables)...)
 	}
 	if t, ok := f.machine.busy(); ok {
 		all = append(all, t)
@@ -234,6 +237,30 @@ func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []result
 	}
 	for _, w := range h.Warnings {
 		add(false, 0, 0, "%s", w)
+	}
+	return ts
+}
+
+// judgeCables are the links of a switch's node that carried less than their rate while frames waited for them. A switch's own
+// lateness does not show in it: frames are carried at the times at which they should be.
+func (l *layout) judgeCables(node int, cables []softswitch.Cable) (ts []results.Trouble) {
+	rates := map[linkEnd]float64{}
+	for _, p := range l.nodes[node].Switch.Ports {
+		rates[linkEnd{node, p.Number, true}], rates[linkEnd{node, p.Number, false}] = p.Ingress.Rate, p.Egress.Rate
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.ports)) {
+		end := l.ports[name]
+		i := slices.IndexFunc(cables, func(c softswitch.Cable) bool { return end.node == node && c.Port == end.port && c.Dir == end.dir() })
+		if i < 0 {
+			continue
+		}
+		c := cables[i]
+		could := rates[end] / 8 * c.Waited.Seconds()
+		lacks := could - float64(c.Carried+int64(2*c.Largest)) // of the first and the last frame a part counts
+		if lacks > slowLimit*could {
+			ts = append(ts, results.Trouble{Where: "link " + name, Value: lacks / could, Limit: slowLimit, Code: results.CodeLinkSlow,
+				What: fmt.Sprintf("while frames waited for it, for %s in all, it carried %.1f %% of what its cable carries", human.Quantity(c.Waited.Seconds(), "s"), 100*float64(c.Carried)/could)})
+		}
 	}
 	return ts
 }

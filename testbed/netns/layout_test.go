@@ -297,6 +297,42 @@ func TestJudgeLost(t *testing.T) {
 	}
 }
 
+// A cable that carries less than its rate while frames wait for it is found, in either direction, and is told from one that
+// had nothing to carry and from the part of a frame at either end.
+func TestJudgeCables(t *testing.T) {
+	l := &layout{
+		nodes: []nodeConfig{{}, {Switch: &softswitch.Config{Ports: []softswitch.PortConfig{
+			{Number: 1, Egress: softswitch.LinkConfig{Rate: 8e6}, Ingress: softswitch.LinkConfig{Rate: 8e6}},
+			{Number: 2, Egress: softswitch.LinkConfig{Rate: 80e6}},
+		}}}},
+		ports: map[string]linkEnd{"h1->tor1": {1, 1, true}, "tor1->h1": {1, 1, false}, "tor1->tor2": {1, 2, false}, "tor2->tor1": {2, 1, false}},
+	}
+	for _, tt := range []struct {
+		cable softswitch.Cable
+		want  string
+	}{
+		{softswitch.Cable{Port: 1, Dir: "ingress", Waited: 3 * time.Second, Carried: 2_850_000, Largest: 1024}, "link h1->tor1: while frames waited for it, for 3.00 s in all, it carried 95.0 % of what its cable carries"},
+		{softswitch.Cable{Port: 1, Dir: "egress", Waited: 3 * time.Second, Carried: 2_850_000, Largest: 1024}, "link tor1->h1: while frames waited for it, for 3.00 s in all, it carried 95.0 % of what its cable carries"},
+		{softswitch.Cable{Port: 1, Dir: "egress", Waited: 3 * time.Second, Carried: 2_975_000, Largest: 1024}, ""},
+		{softswitch.Cable{Port: 2, Dir: "egress", Waited: 3 * time.Second, Carried: 2_975_000, Largest: 1024}, "link tor1->tor2: while frames waited for it, for 3.00 s in all, it carried 9.9 % of what its cable carries"},
+		{softswitch.Cable{Port: 2, Dir: "egress", Waited: time.Millisecond, Carried: 8000, Largest: 1024}, ""}, // the first and the last frame
+		{softswitch.Cable{Port: 2, Dir: "egress"}, ""},
+		{softswitch.Cable{Port: 2, Dir: "ingress", Waited: time.Second}, ""}, // it has no rate
+		{softswitch.Cable{Port: 9, Dir: "egress", Waited: time.Second}, ""},
+	} {
+		var got []string
+		for _, x := range l.judgeCables(1, []softswitch.Cable{tt.cable}) {
+			got = append(got, x.String())
+			if x.Fatal || x.Code != results.CodeLinkSlow || x.Value <= x.Limit {
+				t.Errorf("%+v", x)
+			}
+		}
+		if strings.Join(got, "; ") != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.cable, got, tt.want)
+		}
+	}
+}
+
 // Stalls take nothing from what is judged unless somebody leaves them out of the figures, and
 // never more than the frames that were due in them.
 func TestJudgeWithStalls(t *testing.T) {

@@ -55,8 +55,19 @@ type Health struct {
 	ClearP99  time.Duration `json:"clear_p99"`
 	Busy      float64       `json:"busy"` // processor time of the switch's thread over elapsed time
 	Warnings  []string      `json:"warnings,omitempty"`
+	Cables    []Cable       `json:"cables,omitempty"` // with a rate, that had frames to carry
 
 	Plane *Plane `json:"plane,omitempty"` // of the switch behind the cables, where it is another one
+}
+
+// Cable is what one direction of a port's cable carried while frames waited for it or were being sent: as much as its rate
+// is, whatever its switch and their senders do. It is by when frames came and whether any was left, not by the rate.
+type Cable struct {
+	Port    uint32        `json:"port"`
+	Dir     string        `json:"dir"`     // as of Command
+	Carried int64         `json:"carried"` // bytes of frames, of which the first and the last may be of another time
+	Largest int           `json:"largest"` // bytes of the largest frame so far
+	Waited  time.Duration `json:"waited"`  // ns in which there was a frame
 }
 
 // Plane is how well another switch kept up since its health was last asked.

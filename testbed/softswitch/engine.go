@@ -139,6 +139,24 @@ func (e *engine) direction(port uint32, dir string) (*link, error) {
 	return nil, fmt.Errorf("direction %q is neither ingress nor egress", dir)
 }
 
+// cables are what links with a rate had to carry since the last call, of those that had anything.
+func (e *engine) cables() (out []Cable) {
+	for _, p := range e.ports {
+		for _, l := range []*link{p.ingress, p.egress} {
+			if l.cfg.Rate == 0 {
+				continue
+			}
+			now := l.worked(e.now)
+			c := Cable{Port: p.number, Dir: l.dir(), Carried: now.Carried - l.told.Carried, Waited: now.Waited - l.told.Waited, Largest: now.Largest}
+			l.told = now
+			if c.Waited > 0 {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
 func (c LinkConfig) check() error {
 	switch {
 	case !(c.Rate >= 0) || c.Delay < 0 || c.Buffer < 0 || c.ECN < 0:

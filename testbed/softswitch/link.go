@@ -137,8 +137,11 @@ type link struct {
 
 	perByte float64 // ns; 0: unlimited
 	busy    time.Duration
-	frac    float64 // of a ns, carried to the next frame
-	serving int     // bytes of the frame the transmitter has until busy
+	frac    float64       // of a ns, carried to the next frame
+	serving int           // bytes of the frame the transmitter has until busy
+	work    Cable         // what it had to carry, until it was last without a frame
+	told    Cable         // of work, when it was last asked
+	began   time.Duration // when it last got a frame while it was without one
 
 	queued  int      // bytes in all queues
 	classes []*class // fifo: one
@@ -374,9 +377,29 @@ func (l *link) enqueue(p *packet, t time.Duration) {
 		l.active = c
 	}
 	if t >= l.busy {
+		l.work.Waited += l.busy - l.began
+		l.began = t
 		l.busy, l.frac = t, 0
 		l.serve()
 	}
+}
+
+// dir is how Command has it.
+func (l *link) dir() string {
+	if l.ingress {
+		return "ingress"
+	}
+	return "egress"
+}
+
+// worked is what the link has carried by now, and how long it had a frame to carry.
+func (l *link) worked(now time.Duration) Cable {
+	w := l.work
+	if l.queued == 0 {
+		now = min(now, l.busy)
+	}
+	w.Waited += now - l.began
+	return w
 }
 
 // longest is the queue that must give way to size more bytes in c: the longest of
@@ -448,6 +471,8 @@ func (l *link) serve() {
 		}
 	}
 	l.serving = p.size
+	l.work.Carried += int64(p.size)
+	l.work.Largest = max(l.work.Largest, p.size)
 	ns := float64(p.size)*l.perByte + l.frac
 	whole := math.Floor(ns)
 	l.busy += time.Duration(whole)

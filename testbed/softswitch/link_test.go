@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/sabotage"
 )
 
 var seed = flag.Uint64("seed", 1, "seed of randomised tests")
@@ -93,6 +94,58 @@ func TestRateAndDelayAreExact(t *testing.T) {
 			if d := s.at - want; d < -1 || d > 1 {
 				t.Fatalf("rate %v: frame %d left at %v, want %v", tc.rate, i, s.at, want)
 			}
+		}
+	}
+}
+
+// A cable carries its rate as long as there are frames, whatever comes and when, and one that is slow carries less: by when
+// frames came and whether any was left.
+func TestCableWorks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(*seed, 8))
+	for i := range 60 {
+		discipline := []string{"fifo", "drr", "drr-flow"}[i%3]
+		rate := 1e6 * math.Pow(10, 4*rng.Float64())
+		slow := i%2 == 1
+		b := through(t, LinkConfig{Rate: rate, Delay: time.Duration(rng.IntN(1e6)), Buffer: 1 << (12 + rng.IntN(8)), Discipline: discipline})
+		if slow {
+			if _, err := b.sabotage(sabotage.Act{Fault: "slow-down", Port: 2, Dir: "egress"}, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		load := .2 + 2*rng.Float64()
+		at, whole := time.Duration(0), Cable{}
+		var parts []Cable
+		for psn := range 3000 {
+			lanes := 1 + rng.IntN(240)
+			at += time.Duration(rng.ExpFloat64() * float64(64+4*lanes) * 8e9 / rate / load)
+			if rng.IntN(200) == 0 {
+				at += time.Duration(50 * 1024 * 8e9 / rate) // nothing comes
+			}
+			b.in(1, at, gradient(uint16(1+rng.IntN(3)), uint32(psn), lanes))
+			if rng.IntN(300) == 0 {
+				parts = append(parts, b.cables()...)
+			}
+		}
+		parts = append(parts, b.cables()...)
+		for _, p := range parts {
+			if p.Port != 2 || p.Dir != "egress" {
+				t.Fatalf("%+v: only one cable has a rate", p)
+			}
+			is := rate
+			if slow {
+				is *= 1 - sabotage.Slow
+			}
+			if could := is / 8 * p.Waited.Seconds(); math.Abs(float64(p.Carried)-could) > float64(p.Largest)+1 {
+				t.Errorf("setting %d, %s, slow %v, load %.2f: carried %d bytes in %v, want %.0f", i, discipline, slow, load, p.Carried, p.Waited, could)
+			}
+			whole.Carried += p.Carried
+			whole.Waited += p.Waited
+		}
+		if out := b.byPort[2].counters[PortTx].bytes; out > whole.Carried {
+			t.Errorf("setting %d: %d bytes came out, and %d were carried", i, out, whole.Carried)
+		}
+		if whole.Waited > b.now {
+			t.Errorf("setting %d: frames waited for %v of %v", i, whole.Waited, b.now)
 		}
 	}
 }

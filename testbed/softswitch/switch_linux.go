@@ -355,6 +355,7 @@ func (s *Switch) Health() Health {
 			h.Warnings = append(h.Warnings, fmt.Sprintf("port %d: offloads are on at %s: %v", p.number, d.name, on))
 		}
 	}
+	h.Cables = s.engine.cables()
 	h.RingDrops = total.ring - s.before.ring
 	h.PoolDrops = total.starved - s.before.starved
 	h.Unseen = total.unseen - s.before.unseen

@@ -47,7 +47,7 @@ func Study(b *study.Bench, point *results.Point) []results.Finding {
 			in.Jobs = point.Jobs
 		}
 	}
-	out := slices.Concat(point.Findings, in.Work(), in.Sums(), Crossed(point.Health, inv.Topology(), nil), in.Again(), in.Handed())
+	out := slices.Concat(point.Findings, in.Work(), in.Sums(), Crossed(point.Health, inv.Topology(), nil), Slow(point.Health), in.Again(), in.Handed())
 	if len(out) == 0 {
 		return []results.Finding{in.Whole()}
 	}
@@ -293,6 +293,16 @@ func Crossed(health []results.Trouble, topo *inventory.Topology, read *results.R
 			continue // frames of others, or readings that were late: it is among the troubles
 		}
 		out = append(out, f)
+	}
+	return out
+}
+
+// Slow are the links that carried less than their cables can, while frames waited for them.
+func Slow(health []results.Trouble) (out []results.Finding) {
+	for _, t := range health {
+		if link, ok := strings.CutPrefix(t.Where, "link "); ok && t.Code == results.CodeLinkSlow {
+			out = append(out, results.Finding{Name: study.CablesHold, Code: t.Code, Of: link, Outcome: results.Fail, What: t.String()})
+		}
 	}
 	return out
 }

@@ -79,6 +79,20 @@ func TestCrossed(t *testing.T) {
 	}
 }
 
+// TestSlow: a cable that carries less than it can fails a run, unless the testbed itself explains it; other troubles of links
+// are not of it.
+func TestSlow(t *testing.T) {
+	slow := results.Trouble{Where: "link h1->tor1", Code: results.CodeLinkSlow, What: "it carried 95.0 % of what its cable carries", Value: .05, Limit: .01}
+	got := Slow([]results.Trouble{{Where: "link h2->tor1", Code: results.CodeLost}, {Where: "switch tor1", Code: results.CodeLimited}, slow})
+	if len(got) != 1 || got[0].Of != "h1->tor1" || got[0].Code != results.CodeLinkSlow || got[0].Outcome != results.Fail || got[0].What != slow.String() {
+		t.Errorf("%+v", got)
+	}
+	point := &results.Point{Health: []results.Trouble{slow, {Where: "switch tor1", What: "frames leave late", Fatal: true}}}
+	if got := Excused(Slow(point.Health), point); len(got) != 1 || got[0].Outcome != results.Inconclusive {
+		t.Errorf("beside a switch that is late: %+v", got)
+	}
+}
+
 type sumsBed struct {
 	testbed.Testbed
 	inv *inventory.Inventory

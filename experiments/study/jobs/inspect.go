@@ -54,7 +54,7 @@ func (r *run) integrity(ctx context.Context, setup testbed.Setup, base Baseline,
 	in.Lost = inspect.Swallowed(point.Health)
 	in.damaged = in.damaged || r.overflows(ctx, setup, base, obs)
 	out := slices.Concat(in.progress(), heldUp(point.Health), in.missed(), in.unmeasured(point.Labels), in.calibrated(), in.Work(), in.Sums(),
-		inspect.Crossed(point.Health, inv.Topology(), obs.readings), in.received(), in.Handed(), in.claims(), in.ahead())
+		inspect.Crossed(point.Health, inv.Topology(), obs.readings), inspect.Slow(point.Health), in.received(), in.Handed(), in.claims(), in.ahead())
 	stopped := in.stopped()
 	if len(out)+len(stopped) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
 		return []results.Finding{in.Whole()}
