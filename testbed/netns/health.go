@@ -256,7 +256,7 @@ func (l *layout) judgeCables(node int, cables []softswitch.Cable) (ts []results.
 		}
 		c := cables[i]
 		could := rates[end] / 8 * c.Waited.Seconds()
-		lacks := could - float64(c.Carried+int64(2*c.Largest)) // of the first and the last frame a part counts
+		lacks := could - float64(c.Carried+int64(c.Largest)) // less than a frame is chance: of rounding, or of one that was to be sent just then
 		if lacks > slowLimit*could {
 			ts = append(ts, results.Trouble{Where: "link " + name, Value: lacks / could, Limit: slowLimit, Code: results.CodeLinkSlow,
 				What: fmt.Sprintf("while frames waited for it, for %s in all, it carried %.1f %% of what its cable carries", human.Quantity(c.Waited.Seconds(), "s"), 100*float64(c.Carried)/could)})

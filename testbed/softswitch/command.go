@@ -65,9 +65,9 @@ type Health struct {
 type Cable struct {
 	Port    uint32        `json:"port"`
 	Dir     string        `json:"dir"`     // as of Command
-	Carried int64         `json:"carried"` // bytes of frames, of which the first and the last may be of another time
+	Carried int64         `json:"carried"` // bytes of frames; the one that is being sent is among them
 	Largest int           `json:"largest"` // bytes of the largest frame so far
-	Waited  time.Duration `json:"waited"`  // ns in which there was a frame
+	Waited  time.Duration `json:"waited"`  // ns in which there was a frame, to the end of the one that is being sent
 }
 
 // Plane is how well another switch kept up since its health was last asked.

@@ -392,13 +392,13 @@ func (l *link) dir() string {
 	return "egress"
 }
 
-// worked is what the link has carried by now, and how long it had a frame to carry.
+// worked is what the link has carried by now, the frame that is being sent among it, and how long it had, or has, one to carry.
 func (l *link) worked(now time.Duration) Cable {
-	w := l.work
-	if l.queued == 0 {
-		now = min(now, l.busy)
+	w, until := l.work, l.busy
+	if l.queued > 0 {
+		until = max(until, now)
 	}
-	w.Waited += now - l.began
+	w.Waited += until - l.began
 	return w
 }
 
