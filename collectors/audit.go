@@ -28,6 +28,9 @@ type Audit struct {
 	// Damaged says of which links frames are lost or doubled on purpose; nil: of none. What the
 	// receiving port counts of that is no difference between the two ends, and nothing else is.
 	Damaged func(link string) bool
+	// Flight is how many seconds a frame is on its way from the counter at one end of a link to that at the other; nil: no time
+	// that matters. As many as the link carries meanwhile are no difference between the two.
+	Flight func(link string) float64
 
 	mu       sync.Mutex
 	rounds   int
@@ -374,7 +377,11 @@ func (a *Audit) crossings() []Crossing {
 		if tx.frames == nil || rx.frames == nil {
 			continue
 		}
-		over := typical(tx.frames, rx.frames)
+		flight := 0.0
+		if a.Flight != nil {
+			flight = a.Flight(link)
+		}
+		over := typical(tx.frames, rx.frames, flight)
 		x := Crossing{
 			Link:   link,
 			Sender: fmt.Sprintf("%s (%s)", tx.source, tx.metric), Receiver: fmt.Sprintf("%s (%s)", rx.source, rx.metric),
@@ -413,17 +420,18 @@ type span struct {
 // typical is the span over which the two ends of a cable are compared. A burst may have passed one
 // end and not the other while a round was read, the first and the last too: of some rounds at
 // either end of the time, it takes the one whose difference is the median.
-func typical(tx, rx *track) span {
+// Those that were on their way, for flight seconds each, then and now are more or fewer by no more than the larger of the two.
+func typical(tx, rx *track, flight float64) span {
 	some := min((min(tx.readings, rx.readings)+1)/3, edge-1)
 	some -= 1 - some%2 // one of them is in the middle
-	begin, slack := median(tx.head, rx.head, some)
-	end, more := median(tx.tail, rx.tail, some)
-	return span{begin, end, slack + more}
+	begin, apart, then := median(tx.head, rx.head, some)
+	end, more, now := median(tx.tail, rx.tail, some)
+	return span{begin, end, (apart+2*readTime)*then + (more+2*readTime)*now + flight*max(then, now)}
 }
 
-// median is the first of some rounds whose difference is the median of theirs, and bounds what can
-// have flowed between the two readings of it.
-func median(tx, rx []reading, some int) (round int, slack float64) {
+// median is the first of some rounds whose difference is the median of theirs, how many seconds its two readings are apart,
+// and what flowed at most per second around them.
+func median(tx, rx []reading, some int) (round int, apart, flowed float64) {
 	var of []int // tx
 	var differ []float64
 	for i, x := range tx {
@@ -436,7 +444,7 @@ func median(tx, rx []reading, some int) (round int, slack float64) {
 	}
 	i := of[slices.Index(differ, slices.Sorted(slices.Values(differ))[len(differ)/2])]
 	x, y := tx[i], at(rx, tx[i].round)
-	return x.round, (math.Abs(x.t-y.t) + 2*readTime) * max(growing(tx, x), growing(rx, y))
+	return x.round, math.Abs(x.t - y.t), max(growing(tx, x), growing(rx, y))
 }
 
 // growing is the growth per second around a reading, the larger of what was before it and after.

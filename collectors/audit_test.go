@@ -294,6 +294,50 @@ func TestCrossingsOfBursts(t *testing.T) {
 	}
 }
 
+// TestCrossingsOfLongCables: where a frame takes half a second from one counter to the other, 250 of 500 a second are on their
+// way when the last round is read, and when the first is; what is missing beyond that is lost.
+func TestCrossingsOfLongCables(t *testing.T) {
+	for name, test := range map[string]struct {
+		flight     float64
+		from, till int // rounds in which the host sends
+		lost       int // on the cable, at the end
+		bad        bool
+	}{
+		"at its end":                 {.5, 5, 30, 0, false},
+		"at its beginning":           {.5, -30, 15, 0, false},
+		"all the time":               {.5, -30, 30, 0, false},
+		"before and after":           {.5, 5, 15, 0, false},
+		"nobody knows of the flight": {0, 5, 30, 0, true},
+		"more is missing":            {.5, 5, 30, 200, true},
+		"all is back and some not":   {.5, 5, 15, 200, true},
+	} {
+		a := Audit{Flight: func(string) float64 { return test.flight }}
+		sent := func(t float64) float64 {
+			return math.Round(500 * (min(max(t, float64(test.from)), float64(test.till)) - float64(test.from)))
+		}
+		for at := range 20 {
+			var round []results.Sample
+			add := func(source, metric string, frames float64) {
+				s := results.Sample{T: float64(at), Source: source, Of: "h1->tor1", Metric: metric + "_packets", Value: 1000 + frames}
+				b := s
+				b.Metric, b.Value = metric+"_bytes", 1000*s.Value
+				round = append(round, s, b)
+			}
+			heard := sent(float64(at) - .5)
+			if at > 12 {
+				heard -= float64(test.lost)
+			}
+			add("host h1", "nic_tx", sent(float64(at)))
+			add("switch tor1", "port_rx", heard)
+			a.Check(round)
+		}
+		got := a.Troubles()
+		if bad := len(got) > 0; bad != test.bad {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 func TestCrossings(t *testing.T) {
 	type amounts struct{ sent, sentBytes, received, receivedBytes, dropped float64 }
 	for name, test := range map[string]struct {

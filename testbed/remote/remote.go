@@ -127,6 +127,15 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 	tb.topo = tb.inv.Topology()
 	tb.audit.SuperFrames = o.Capabilities.SuperFrames
 	tb.audit.Damaged = func(link string) bool { _, damaged := tb.damaged.Load(link); return damaged }
+	if o.Capabilities.Switch == string(inventory.BMv2) { // which counts what has come out of a cable and what goes into one
+		tb.audit.Flight = func(link string) float64 {
+			i := slices.IndexFunc(tb.topo.Links, func(l inventory.DirectedLink) bool { return l.Name == link })
+			if i < 0 {
+				return 0
+			}
+			return tb.topo.Links[i].Delay.Seconds()
+		}
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, tb.Close(context.WithoutCancel(ctx)))
