@@ -28,9 +28,9 @@ type Audit struct {
 	// Damaged says of which links frames are lost or doubled on purpose; nil: of none. What the
 	// receiving port counts of that is no difference between the two ends, and nothing else is.
 	Damaged func(link string) bool
-	// Flight is how many seconds a frame is on its way from the counter at one end of a link to that at the other; nil: no time
-	// that matters. As many as the link carries meanwhile are no difference between the two.
-	Flight func(link string) float64
+	// Flight is how many seconds a frame is on its way from the counter at one end of a link to that at the other, by link; of one
+	// that it lacks, no time that matters. As many as the link carries meanwhile are no difference between the two.
+	Flight map[string]float64
 
 	mu       sync.Mutex
 	rounds   int
@@ -377,11 +377,7 @@ func (a *Audit) crossings() []Crossing {
 		if tx.frames == nil || rx.frames == nil {
 			continue
 		}
-		flight := 0.0
-		if a.Flight != nil {
-			flight = a.Flight(link)
-		}
-		over := typical(tx.frames, rx.frames, flight)
+		over := typical(tx.frames, rx.frames, a.Flight[link])
 		x := Crossing{
 			Link:   link,
 			Sender: fmt.Sprintf("%s (%s)", tx.source, tx.metric), Receiver: fmt.Sprintf("%s (%s)", rx.source, rx.metric),
@@ -424,14 +420,14 @@ type span struct {
 func typical(tx, rx *track, flight float64) span {
 	some := min((min(tx.readings, rx.readings)+1)/3, edge-1)
 	some -= 1 - some%2 // one of them is in the middle
-	begin, apart, then := median(tx.head, rx.head, some)
+	begin, slack, then := median(tx.head, rx.head, some)
 	end, more, now := median(tx.tail, rx.tail, some)
-	return span{begin, end, (apart+2*readTime)*then + (more+2*readTime)*now + flight*max(then, now)}
+	return span{begin, end, slack + more + flight*max(then, now)}
 }
 
-// median is the first of some rounds whose difference is the median of theirs, how many seconds its two readings are apart,
-// and what flowed at most per second around them.
-func median(tx, rx []reading, some int) (round int, apart, flowed float64) {
+// median is the first of some rounds whose difference is the median of theirs, bounds what can have flowed between the two
+// readings of it, and says how much flowed at most per second around them.
+func median(tx, rx []reading, some int) (round int, slack, flowed float64) {
 	var of []int // tx
 	var differ []float64
 	for i, x := range tx {
@@ -444,7 +440,8 @@ func median(tx, rx []reading, some int) (round int, apart, flowed float64) {
 	}
 	i := of[slices.Index(differ, slices.Sorted(slices.Values(differ))[len(differ)/2])]
 	x, y := tx[i], at(rx, tx[i].round)
-	return x.round, math.Abs(x.t - y.t), max(growing(tx, x), growing(rx, y))
+	flowed = max(growing(tx, x), growing(rx, y))
+	return x.round, (math.Abs(x.t-y.t) + 2*readTime) * flowed, flowed
 }
 
 // growing is the growth per second around a reading, the larger of what was before it and after.

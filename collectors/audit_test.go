@@ -311,7 +311,7 @@ func TestCrossingsOfLongCables(t *testing.T) {
 		"more is missing":            {.5, 5, 30, 200, true},
 		"all is back and some not":   {.5, 5, 15, 200, true},
 	} {
-		a := Audit{Flight: func(string) float64 { return test.flight }}
+		a := Audit{Flight: map[string]float64{"h1->tor1": test.flight}}
 		sent := func(t float64) float64 {
 			return math.Round(500 * (min(max(t, float64(test.from)), float64(test.till)) - float64(test.from)))
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -244,21 +243,19 @@ func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []result
 // judgeCables are the links of a switch's node that carried less than their rate while frames waited for them. A switch's own
 // lateness does not show in it: frames are carried at the times at which they should be.
 func (l *layout) judgeCables(node int, cables []softswitch.Cable) (ts []results.Trouble) {
-	rates := map[linkEnd]float64{}
+	names, rates := map[linkEnd]string{}, map[linkEnd]float64{}
+	for name, end := range l.ports {
+		names[end] = name
+	}
 	for _, p := range l.nodes[node].Switch.Ports {
 		rates[linkEnd{node, p.Number, true}], rates[linkEnd{node, p.Number, false}] = p.Ingress.Rate, p.Egress.Rate
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.ports)) {
-		end := l.ports[name]
-		i := slices.IndexFunc(cables, func(c softswitch.Cable) bool { return end.node == node && c.Port == end.port && c.Dir == end.dir() })
-		if i < 0 {
-			continue
-		}
-		c := cables[i]
+	for _, c := range cables {
+		end := linkEnd{node, c.Port, c.Ingress}
 		could := rates[end] / 8 * c.Waited.Seconds()
 		lacks := could - float64(c.Carried+int64(c.Largest)) // less than a frame is chance: of rounding, or of one that was to be sent just then
 		if lacks > slowLimit*could {
-			ts = append(ts, results.Trouble{Where: "link " + name, Value: lacks / could, Limit: slowLimit, Code: results.CodeLinkSlow,
+			ts = append(ts, results.Trouble{Where: "link " + names[end], Value: lacks / could, Limit: slowLimit, Code: results.CodeLinkSlow,
 				What: fmt.Sprintf("while frames waited for it, for %s in all, it carried %.1f %% of what its cable carries", human.Quantity(c.Waited.Seconds(), "s"), 100*float64(c.Carried)/could)})
 		}
 	}

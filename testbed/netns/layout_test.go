@@ -311,14 +311,14 @@ func TestJudgeCables(t *testing.T) {
 		cable softswitch.Cable
 		want  string
 	}{
-		{softswitch.Cable{Port: 1, Dir: "ingress", Waited: 3 * time.Second, Carried: 2_850_000, Largest: 1024}, "link h1->tor1: while frames waited for it, for 3.00 s in all, it carried 95.0 % of what its cable carries"},
-		{softswitch.Cable{Port: 1, Dir: "egress", Waited: 3 * time.Second, Carried: 2_850_000, Largest: 1024}, "link tor1->h1: while frames waited for it, for 3.00 s in all, it carried 95.0 % of what its cable carries"},
-		{softswitch.Cable{Port: 1, Dir: "egress", Waited: 3 * time.Second, Carried: 2_975_000, Largest: 1024}, ""},
-		{softswitch.Cable{Port: 2, Dir: "egress", Waited: 3 * time.Second, Carried: 2_975_000, Largest: 1024}, "link tor1->tor2: while frames waited for it, for 3.00 s in all, it carried 9.9 % of what its cable carries"},
-		{softswitch.Cable{Port: 2, Dir: "egress", Waited: time.Millisecond, Carried: 9000, Largest: 1024}, ""}, // less than a frame
-		{softswitch.Cable{Port: 2, Dir: "egress"}, ""},
-		{softswitch.Cable{Port: 2, Dir: "ingress", Waited: time.Second}, ""}, // it has no rate
-		{softswitch.Cable{Port: 9, Dir: "egress", Waited: time.Second}, ""},
+		{softswitch.Cable{Port: 1, Ingress: true, Waited: 3 * time.Second, Carried: 2_850_000, Largest: 1024}, "link h1->tor1: while frames waited for it, for 3.00 s in all, it carried 95.0 % of what its cable carries"},
+		{softswitch.Cable{Port: 1, Waited: 3 * time.Second, Carried: 2_850_000, Largest: 1024}, "link tor1->h1: while frames waited for it, for 3.00 s in all, it carried 95.0 % of what its cable carries"},
+		{softswitch.Cable{Port: 1, Waited: 3 * time.Second, Carried: 2_975_000, Largest: 1024}, ""},
+		{softswitch.Cable{Port: 2, Waited: 3 * time.Second, Carried: 2_975_000, Largest: 1024}, "link tor1->tor2: while frames waited for it, for 3.00 s in all, it carried 9.9 % of what its cable carries"},
+		{softswitch.Cable{Port: 2, Waited: time.Millisecond, Carried: 9000, Largest: 1024}, ""}, // less than a frame
+		{softswitch.Cable{Port: 2}, ""},
+		{softswitch.Cable{Port: 2, Ingress: true, Waited: time.Second}, ""}, // it has no rate
+		{softswitch.Cable{Port: 9, Waited: time.Second}, ""},
 	} {
 		var got []string
 		for _, x := range l.judgeCables(1, []softswitch.Cable{tt.cable}) {

@@ -128,12 +128,9 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 	tb.audit.SuperFrames = o.Capabilities.SuperFrames
 	tb.audit.Damaged = func(link string) bool { _, damaged := tb.damaged.Load(link); return damaged }
 	if o.Capabilities.Switch == string(inventory.BMv2) { // which counts what has come out of a cable and what goes into one
-		tb.audit.Flight = func(link string) float64 {
-			i := slices.IndexFunc(tb.topo.Links, func(l inventory.DirectedLink) bool { return l.Name == link })
-			if i < 0 {
-				return 0
-			}
-			return tb.topo.Links[i].Delay.Seconds()
+		tb.audit.Flight = map[string]float64{}
+		for _, l := range tb.topo.Links {
+			tb.audit.Flight[l.Name] = l.Delay.Seconds()
 		}
 	}
 	defer func() {

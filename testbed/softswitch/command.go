@@ -64,7 +64,7 @@ type Health struct {
 // is, whatever its switch and their senders do. It is by when frames came and whether any was left, not by the rate.
 type Cable struct {
 	Port    uint32        `json:"port"`
-	Dir     string        `json:"dir"`     // as of Command
+	Ingress bool          `json:"ingress"` // from the device; else towards it
 	Carried int64         `json:"carried"` // bytes of frames; the one that is being sent is among them
 	Largest int           `json:"largest"` // bytes of the largest frame so far
 	Waited  time.Duration `json:"waited"`  // ns in which there was a frame, to the end of the one that is being sent

@@ -147,7 +147,7 @@ func (e *engine) cables() (out []Cable) {
 				continue
 			}
 			now := l.worked(e.now)
-			c := Cable{Port: p.number, Dir: l.dir(), Carried: now.Carried - l.told.Carried, Waited: now.Waited - l.told.Waited, Largest: now.Largest}
+			c := Cable{Port: p.number, Ingress: l.ingress, Carried: now.Carried - l.told.Carried, Waited: now.Waited - l.told.Waited, Largest: now.Largest}
 			l.told = now
 			if c.Waited > 0 {
 				out = append(out, c)

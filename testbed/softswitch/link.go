@@ -140,7 +140,7 @@ type link struct {
 	frac    float64       // of a ns, carried to the next frame
 	serving int           // bytes of the frame the transmitter has until busy
 	work    Cable         // what it had to carry, until it was last without a frame
-	told    Cable         // of work, when it was last asked
+	told    Cable         // what worked was when it was last asked
 	began   time.Duration // when it last got a frame while it was without one
 
 	queued  int      // bytes in all queues
@@ -382,14 +382,6 @@ func (l *link) enqueue(p *packet, t time.Duration) {
 		l.busy, l.frac = t, 0
 		l.serve()
 	}
-}
-
-// dir is how Command has it.
-func (l *link) dir() string {
-	if l.ingress {
-		return "ingress"
-	}
-	return "egress"
 }
 
 // worked is what the link has carried by now, the frame that is being sent among it, and how long it had, or has, one to carry.

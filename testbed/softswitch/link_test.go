@@ -129,7 +129,7 @@ func TestCableWorks(t *testing.T) {
 		}
 		parts = append(parts, b.cables()...)
 		for _, p := range parts {
-			if p.Port != 2 || p.Dir != "egress" {
+			if p.Port != 2 || p.Ingress {
 				t.Fatalf("%+v: only one cable has a rate", p)
 			}
 			is, slack := rate, 0.
