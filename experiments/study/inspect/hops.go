@@ -74,6 +74,19 @@ func (in *Inspection) growth(t, over float64, c handover.Counter) (n float64, ok
 	return n, true
 }
 
+// Total returns counters of a job as the whole run counted them, from 0 at time 0 to what they came to at time 1; without
+// readings where nobody told of all.
+func (in *Inspection) Total(j placement.JobPlan) func(metric, of string) results.Series {
+	from, over := in.from(), in.over(j)
+	return func(metric, of string) results.Series {
+		n, ok := in.growth(from, over, handover.Counter{Metric: metric, Of: of})
+		if !ok {
+			return results.Series{}
+		}
+		return results.Series{T: []float64{0, 1}, V: []float64{0, n}}
+	}
+}
+
 // noted is a counter of what is handed over. One that began again is remembered.
 func (in *Inspection) noted(metric, of string) results.Series {
 	s := in.Counter(metric, of)

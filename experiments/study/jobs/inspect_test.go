@@ -251,6 +251,10 @@ func TestClaimsBesideStalls(t *testing.T) {
 		return 1
 	}
 	lies := func(float64) float64 { return 1.4 }
+	var often []study.Standstill
+	for t := 1.2; t < 7; t += .3 {
+		often = append(often, study.Standstill{Span: results.Span{Start: t, End: t + .25}, Where: "switch tor1", What: "frames left up to 15 ms late", Late: 1})
+	}
 	for _, tt := range []struct {
 		name  string
 		out   func(float64) float64
@@ -260,6 +264,8 @@ func TestClaimsBesideStalls(t *testing.T) {
 		{"a stall, and an honest switch", burst, []study.Standstill{{Span: results.Span{Start: 1.7, End: 6.9}, Where: "switch tor1", What: "frames left up to 15 ms late", Late: 1}}, 0},
 		{"no stall, and a switch that lies", lies, nil, 1},
 		{"a short stall, and a switch that lies", lies, []study.Standstill{{Span: results.Span{Start: 3, End: 3.1}, Where: "switch tor1", What: "frames left up to 15 ms late", Late: 1}}, 1},
+		{"stalls that leave little, and a switch that lies", lies, often, 1},
+		{"stalls that leave little, and an honest switch", nil, often, 0},
 	} {
 		in := seen(map[string]func(float64) float64{"job_out_packets A@tor1": tt.out, "worker_arrived A/ps": tt.out}, nil)
 		in.obs.stalls = tt.stall

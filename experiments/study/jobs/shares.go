@@ -24,20 +24,20 @@ const claimed = 0.04
 // more or fewer packets than those that it denies, and of some one packet comes, which is complete
 // and neither: there it follows from what the switch says that it sent on as it was, of which one
 // of each PSN had to be.
-func (in *inspection) says(w results.Window, j placement.JobPlan, node int, seen share) (results.Figure, error) {
+func (in *inspection) says(w results.Window, counter counter, j placement.JobPlan, node int, seen share) (results.Figure, error) {
 	of := spec.AtSwitch(j.Name, j.Tree[node].Switch)
-	granted, denied := in.Counter("job_granted_packets", of), in.Counter("job_denied_packets", of)
+	granted, denied := counter("job_granted_packets", of), counter("job_denied_packets", of)
 	if !j.AboveSums(j.Tree[node].Switch) {
 		return results.Ratio(w, granted, results.Sum(granted, denied))
 	}
-	return results.Share(w, results.Sum(seen.in, denied), results.Sum(seen.psns, in.Counter("job_fallback_packets", of)), results.Sum(seen.psns, denied))
+	return results.Share(w, results.Sum(seen.in, denied), results.Sum(seen.psns, counter("job_fallback_packets", of)), results.Sum(seen.psns, denied))
 }
 
 // copies is how much of a share the copies may be that cables made of packets on their way to the PS.
-func (in *inspection) copies(w results.Window, seen share) float64 {
+func (in *inspection) copies(w results.Window, counter counter, seen share) float64 {
 	var made []results.Series
 	for of := range seen.way {
-		made = append(made, in.Counter("port_tx_dup_packets", of), in.Counter("port_rx_dup_packets", of))
+		made = append(made, counter("port_tx_dup_packets", of), counter("port_rx_dup_packets", of))
 	}
 	doubled, err := results.Rate(w, results.Sum(slices.DeleteFunc(made, func(s results.Series) bool { return len(s.T) < 2 })...))
 	if err != nil || doubled.Value == 0 {
@@ -51,73 +51,96 @@ func (in *inspection) copies(w results.Window, seen share) float64 {
 	return doubled.Value / (sent.Value - psns.Value)
 }
 
-// claims compares the shares that switches claim with what was seen to leave them. Resends
-// explain a difference, and then the share is what was seen.
+// A counter is what somebody counted, by metric and of what.
+type counter func(metric, of string) results.Series
+
+// claims compares the shares that switches claim with what was seen to leave them: in each span of the timeline, and
+// of the whole run. What a stall leaves of a span is little, of which packets on their way are much; the counts of a run
+// that is over need no clock.
 func (in *inspection) claims() []results.Finding {
 	var out []results.Finding
+	add := func(findings []results.Finding) {
+		for _, f := range findings {
+			if !slices.ContainsFunc(out, func(g results.Finding) bool { return g.Of == f.Of && g.Outcome == f.Outcome }) {
+				out = append(out, f)
+			}
+		}
+	}
 	for _, sp := range in.obs.timeline.spans() {
 		start, end := sp.start.Seconds(), sp.end.Seconds()
 		w := without(start, end, lostTimes(in.obs.stalls, start, end, in.base))
 		for _, j := range in.setup.Plan.Jobs {
-			if !slices.Contains(sp.jobs, j.Name) || j.PS == "" || j.Local() {
-				continue
-			}
-			for i := range j.Tree {
-				if !j.Tree[i].Aggregate {
-					continue
-				}
-				sw := j.Tree[i].Switch
-				seen, ok := seenShare(in.Counter, j, i)
-				if !ok {
-					continue
-				}
-				if seen.way = nil; last(j, i) && in.Inv != nil {
-					seen.way = in.Between([]handover.End{{Node: sw}}, []handover.End{{Node: j.PS}})
-				}
-				granted, denied := in.Counter("job_granted_packets", spec.AtSwitch(j.Name, sw)), in.Counter("job_denied_packets", spec.AtSwitch(j.Name, sw))
-				says, err := in.says(w, j, i, seen)
-				got, gerr := seen.of(w)
-				var resends results.Figure
-				var rerr error
-				if r := in.Counter("job_resends_packets", spec.AtSwitch(j.Name, sw)); len(r.T) > 0 { // a model has none
-					resends, rerr = results.Ratio(w, r, results.Sum(granted, denied))
-				}
-				// Only what workers say that they sent again explains anything: it comes once to a switch next to them, and
-				// each switch on its way may push out a sum before it.
-				if asked, err := results.Ratio(w, again(in.Counter, j), results.Sum(granted, denied)); err == nil {
-					resends.Value = min(resends.Value, asked.Value*float64(int(1)<<(deepest(&j)-1)))
-				}
-				if errors.Is(err, results.ErrCounterFell) {
-					out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Inconclusive,
-						What: fmt.Sprintf("what switch %s says that it added up of job %s's gradients cannot be held against what %s: its count began again, %v", sw, j.Name, seen.by, err)})
-				}
-				if err != nil || gerr != nil || rerr != nil {
-					continue
-				}
-				gap := math.Abs(says.Value - got.Value)
-				// While queues grow or drain, what passes a switch is not what the PS completes meanwhile. What the
-				// switch itself counts as come and sent on decides then, which hops hold to the counts of others.
-				if own, err := seen.counted(w, in.Counter, j, i).of(w); err == nil {
-					gap = min(gap, math.Abs(says.Value-own.Value))
-				}
-				noise := max(got.Hi-got.Lo, says.Hi-says.Lo) / 2
-				load := in.workload(j.Name)
-				if got.N < 2 || len(w.Out) > 0 || load.Control == "aimd" { // nothing says how much there is, there are more ends than two, or queues grow and empty
-					noise = max(noise, seen.flying(w, load.Window))
-				}
-				if gap <= claimed+noise+2*resends.Value+in.copies(w, seen) {
-					continue
-				}
-				out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,
-					What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, human.Quantity(says.Value, "1"), j.Name, seen.by, human.Quantity(got.Value, "1"))})
+			if slices.Contains(sp.jobs, j.Name) {
+				add(in.compare(w, in.Counter, j))
 			}
 		}
+	}
+	for _, j := range in.setup.Plan.Jobs {
+		add(in.compare(results.Window{End: 1}, in.Total(j), j))
+	}
+	return out
+}
+
+// compare holds what switches claim of a job in a window against what was seen. Resends explain a difference, and then the
+// share is what was seen.
+func (in *inspection) compare(w results.Window, counter counter, j placement.JobPlan) (out []results.Finding) {
+	if j.PS == "" || j.Local() {
+		return nil
+	}
+	for i := range j.Tree {
+		if !j.Tree[i].Aggregate {
+			continue
+		}
+		sw := j.Tree[i].Switch
+		seen, ok := seenShare(counter, j, i)
+		if !ok {
+			continue
+		}
+		if seen.way = nil; last(j, i) && in.Inv != nil {
+			seen.way = in.Between([]handover.End{{Node: sw}}, []handover.End{{Node: j.PS}})
+		}
+		granted, denied := counter("job_granted_packets", spec.AtSwitch(j.Name, sw)), counter("job_denied_packets", spec.AtSwitch(j.Name, sw))
+		says, err := in.says(w, counter, j, i, seen)
+		got, gerr := seen.of(w)
+		var resends results.Figure
+		var rerr error
+		if r := counter("job_resends_packets", spec.AtSwitch(j.Name, sw)); len(r.T) > 0 { // a model has none
+			resends, rerr = results.Ratio(w, r, results.Sum(granted, denied))
+		}
+		// Only what workers say that they sent again explains anything: it comes once to a switch next to them, and
+		// each switch on its way may push out a sum before it.
+		if asked, err := results.Ratio(w, again(counter, j), results.Sum(granted, denied)); err == nil {
+			resends.Value = min(resends.Value, asked.Value*float64(int(1)<<(deepest(&j)-1)))
+		}
+		if errors.Is(err, results.ErrCounterFell) {
+			out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Inconclusive,
+				What: fmt.Sprintf("what switch %s says that it added up of job %s's gradients cannot be held against what %s: its count began again, %v", sw, j.Name, seen.by, err)})
+		}
+		if err != nil || gerr != nil || rerr != nil {
+			continue
+		}
+		gap := math.Abs(says.Value - got.Value)
+		// While queues grow or drain, what passes a switch is not what the PS completes meanwhile. What the
+		// switch itself counts as come and sent on decides then, which hops hold to the counts of others.
+		if own, err := seen.counted(w, counter, j, i).of(w); err == nil {
+			gap = min(gap, math.Abs(says.Value-own.Value))
+		}
+		noise := max(got.Hi-got.Lo, says.Hi-says.Lo) / 2
+		load := in.workload(j.Name)
+		if got.N < 2 || len(w.Out) > 0 || load.Control == "aimd" { // nothing says how much there is, there are more ends than two, or queues grow and empty
+			noise = max(noise, seen.flying(w, load.Window))
+		}
+		if gap <= claimed+noise+2*resends.Value+in.copies(w, counter, seen) {
+			continue
+		}
+		out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,
+			What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, human.Quantity(says.Value, "1"), j.Name, seen.by, human.Quantity(got.Value, "1"))})
 	}
 	return out
 }
 
 // again is how many packets a job's workers sent again.
-func again(counter func(metric, of string) results.Series, j placement.JobPlan) results.Series {
+func again(counter counter, j placement.JobPlan) results.Series {
 	var all []results.Series
 	for _, w := range j.Workers {
 		all = append(all, counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)))
@@ -163,7 +186,7 @@ func (s share) of(w results.Window) (results.Figure, error) {
 // again or doubled within a window: what waits between a switch and the PS makes a share of few packets
 // uncertain. The PS itself counts what came to it and what it completed; of any other switch what came
 // and left is taken as that counts both, which hops hold to the counts of others (package inspect).
-func (s share) counted(w results.Window, counter func(metric, of string) results.Series, j placement.JobPlan, node int) share {
+func (s share) counted(w results.Window, counter counter, j placement.JobPlan, node int) share {
 	of, above := spec.AtSwitch(j.Name, j.Tree[node].Switch), j.AboveSums(j.Tree[node].Switch)
 	if !above && last(j, node) {
 		s.apart = apartNone
@@ -184,7 +207,7 @@ func (s share) counted(w results.Window, counter func(metric, of string) results
 
 // seenShare is the share of a job at one switch of its tree; false where what passed there was
 // not counted, or where packets of one worker alone come to it, which cannot be added to others.
-func seenShare(counter func(metric, of string) results.Series, j placement.JobPlan, node int) (share, bool) {
+func seenShare(counter counter, j placement.JobPlan, node int) (share, bool) {
 	var s share
 	s.psns = counter("worker_completed", j.Name+"/ps")
 	if len(s.psns.T) < 2 {
