@@ -160,7 +160,7 @@ type Job struct {
 	Collective string             `toml:"collective" default:"ina" words:"ina,ps,ring"` // "ina": summed up in switches, and by the PS what is not; "ps": by the PS alone; "ring": by none
 	Model      string             `toml:"model"`                                        // whose gradients they are: a model of the catalogue; or
 	Message    inventory.Bytes    `toml:"message"`                                      // gradient bytes per iteration; without both: a stream without iterations
-	Rate       inventory.BitRate  `toml:"rate"`                                         // most that a worker sends, as on the wire; 0: no limit
+	Rate       inventory.BitRate  `toml:"rate"`                                         // most that a worker sends, as on the wire, acknowledgements for what it gets on top; 0: no limit
 	Window     int                `toml:"window" default:"1024"`                        // packets of a worker on their way, 1 to 65536; workers scatter each 16 PSNs over their time at the rate, so that smaller windows wait for places
 	Control    string             `toml:"control" default:"fixed" words:"fixed,aimd"`   // "aimd": the window follows ECN marks
 	Start      inventory.Duration `toml:"start"`                                        // wall clock, from the beginning of the point
