@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -52,6 +53,8 @@ type iperfOutput struct {
 // server, if there is one, whose intervals say when bytes arrived. Without them the rate is
 // the client's sum_received, and the interval around it that of what was sent.
 //
+// A test that measured less than 95 % of the time that it was asked for ended early, which is ErrFailed.
+//
 // A client that could not connect exits with 0; the only sign is the key "error", which
 // is ErrFailed. Source: iperf 3.12, run.
 func ReadIPerf3(client, server []byte) (*Reading, error) {
@@ -85,6 +88,9 @@ func ReadIPerf3(client, server []byte) (*Reading, error) {
 	if got == nil || !finite(got.Rate) {
 		return nil, fmt.Errorf("iperf3 client: %w: no sum_received at the end", ErrOutput)
 	}
+	if asked, measured := c.Start.TestStart.Duration, c.measured(got); asked > 0 && !(measured >= 0.95*asked) { // of -n and -k it is 0
+		return nil, fmt.Errorf("iperf3 client: %w: it measured %.3g s of %.3g s", ErrFailed, measured, asked)
+	}
 	if err := r.iperfGoodput(c, s, got); err != nil {
 		return nil, fmt.Errorf("iperf3: %w", err)
 	}
@@ -100,6 +106,21 @@ func ReadIPerf3(client, server []byte) (*Reading, error) {
 		}
 	}
 	return r, nil
+}
+
+// measured is how long a client measured, seconds, as its sum at the end says and its intervals, if it has any. Neither has
+// what was omitted.
+func (o *iperfOutput) measured(end *iperfSum) float64 {
+	all := 0.0
+	for _, i := range o.Intervals {
+		if !i.Sum.Omitted {
+			all += i.Sum.Seconds
+		}
+	}
+	if s := cmp.Or(end.Seconds, end.End-end.Start); len(o.Intervals) == 0 || s < all {
+		return s
+	}
+	return all
 }
 
 // iperfGoodput adds what arrived, over the intervals that were not omitted.

@@ -160,6 +160,22 @@ func TestFailures(t *testing.T) {
 	if _, err := ReadIPerf3(tcp[:len(tcp)/2], nil); !errors.Is(err, ErrOutput) {
 		t.Errorf("half of it: %v", err)
 	}
+	short := bytes.Replace(tcp, []byte(`"seconds":	2.000594`), []byte(`"seconds":	0.2`), 1) // what arrived in all
+	for _, test := range []struct {
+		text []byte
+		want string // empty: none
+	}{
+		{short, "it measured 0.2 s of 2 s"},
+		{bytes.Replace(tcp, []byte("\"omitted\":	false,\n				\"sender\":	true\n			}\n		}, {"), []byte("\"omitted\":	true,\n				\"sender\":	true\n			}\n		}, {"), 1), "it measured 1 s of 2 s"},
+		{bytes.Replace(tcp, []byte(`"duration":	2`), []byte(`"duration":	2.2`), 1), "it measured 2 s of 2.2 s"},
+		{bytes.Replace(bytes.Replace(tcp, []byte(`"duration":	2`), []byte(`"duration":	4`), 1), []byte(`"intervals"`), []byte(`"none"`), 1), "it measured 2 s of 4 s"},
+		{bytes.Replace(tcp, []byte(`"duration":	2`), []byte(`"duration":	2.05`), 1), ""},
+		{bytes.Replace(short, []byte(`"duration":	2`), []byte(`"duration":	0`), 1), ""}, // -n
+	} {
+		if _, err := ReadIPerf3(test.text, nil); test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%v, want %q", err, test.want)
+		}
+	}
 	for name, bad := range map[string][]byte{
 		"-R":   bytes.Replace(tcp, []byte(`"reverse":	0`), []byte(`"reverse":	1`), 1),
 		"-C 1": []byte(`{"results": [{"size": 8, "out_of_place": {"cpu_time": 4.1, "alg_bw": 0.0, "bus_bw": 0.0, "nwrong": "0"}}], "out_of_bounds": {"count": 0, "okay": "true"}}`),
