@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -60,11 +62,14 @@ func (r *Reading) perftestRow(columns, units, fields []string) error {
 		return fmt.Errorf("%w: size %q", ErrOutput, fields[0])
 	}
 	of, n := SizeName(size), 2
+	r.lines = append(r.lines, ncclLine{size: size})
 	for i, c := range columns[1:] {
 		metric := ""
 		switch c {
 		case "#iterations":
-			if v, err := strconv.Atoi(fields[i+1]); err == nil {
+			if v, err := strconv.Atoi(fields[i+1]); err == nil && v <= 0 {
+				return fmt.Errorf("%w: %s %d", ErrOutput, c, v)
+			} else if err == nil {
 				n = max(2, v)
 			}
 			continue
@@ -91,9 +96,93 @@ func (r *Reading) perftestRow(columns, units, fields []string) error {
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("%w: %s %q", ErrOutput, c, fields[i+1])
 		}
+		if ok, err := r.perftestValue(metric, of, v); err != nil {
+			return err
+		} else if !ok {
+			continue
+		}
 		r.add(metric, of, v*factor, n)
 	}
 	return nil
+}
+
+// perftestValue is an error if a value cannot be one of its metric, and not ok if it says too little.
+func (r *Reading) perftestValue(metric, of string, v float64) (ok bool, err error) {
+	switch {
+	case v < 0, v == 0 && metric == "goodput":
+		return false, fmt.Errorf("%w: %s of %s is %v", ErrOutput, metric, of, v)
+	case v == 0 && metric == "message_rate":
+		r.note("%s of %s is less than its column can say: left out", metric, of)
+		return false, nil
+	}
+	return true, nil
+}
+
+// perftestFlags are the letters of perftest's options that have no value.
+//
+// Source: github.com/linux-rdma/perftest, src/perftest_parameters.c.
+const perftestFlags = "aFegzRvhbNVCHUOZP"
+
+// perftestSize is the size that a table of perftest must have, by the last that it was asked for; 0: nobody knows, or all (-a)
+// were.
+func (w *Workload) perftestSize() (size int64) {
+	command := w.Program()
+	test := len(command) - 1
+	for test >= 0 && !strings.HasPrefix(path.Base(command[test]), "ib_") && !strings.HasPrefix(path.Base(command[test]), "raw_ethernet_") {
+		test--
+	}
+	args := slices.Clone(w.Arguments)
+	if w.Size > 0 {
+		args = append([]string{"-s", strconv.FormatInt(w.Size, 10)}, args...)
+	}
+	if test >= 0 {
+		args = slices.Concat(command[test+1:], args)
+	}
+	for i := 0; i < len(args); i++ {
+		text, given := "", false
+		if long, ok := strings.CutPrefix(args[i], "--"); ok {
+			name, value, has := strings.Cut(long, "=")
+			switch {
+			case len(name) > 1 && strings.HasPrefix("all", name):
+				return 0
+			case len(name) > 1 && strings.HasPrefix("size", name):
+				text, given = value, true
+				if !has && i+1 < len(args) {
+					i++
+					text = args[i]
+				}
+			}
+		} else if letters, ok := strings.CutPrefix(args[i], "-"); ok {
+			for letters != "" && strings.Contains(perftestFlags, letters[:1]) {
+				if letters[0] == 'a' {
+					return 0
+				}
+				letters = letters[1:]
+			}
+			if letters == "" {
+				continue
+			}
+			value := letters[1:]
+			if value == "" && i+1 < len(args) {
+				i++
+				value = args[i]
+			}
+			text, given = value, letters[0] == 's'
+		}
+		if given {
+			size, _ = strconv.ParseInt(text, 0, 64) // 0 where it is no number
+		}
+	}
+	return size
+}
+
+// perftestWhole is an error if a table of perftest lacks the size that was asked for.
+func (w *Workload) perftestWhole(r *Reading) error {
+	size := w.perftestSize()
+	if size <= 0 || slices.ContainsFunc(r.lines, func(l ncclLine) bool { return l.size == size }) {
+		return nil
+	}
+	return fmt.Errorf("perftest: %w: the table lacks %s, which it was asked for", ErrOutput, SizeName(size))
 }
 
 // ReadPerftestJSON reads the file that --out_json writes of a bandwidth test with --report_gbits: it does not say its unit.
@@ -102,7 +191,7 @@ func ReadPerftestJSON(text []byte) (*Reading, error) {
 	var out struct {
 		Results *struct {
 			Size       int64    `json:"MsgSize"`
-			Iterations int      `json:"n_iterations"`
+			Iterations *int     `json:"n_iterations"`
 			Average    *float64 `json:"BW_average"`
 			Rate       *float64 `json:"MsgRate"`
 		} `json:"results"`
@@ -118,10 +207,26 @@ func ReadPerftestJSON(text []byte) (*Reading, error) {
 		return nil, fmt.Errorf("perftest --out_json: %w: no results.BW_average", ErrOutput)
 	}
 	r := &Reading{}
-	of, n := SizeName(out.Results.Size), max(2, out.Results.Iterations)
-	r.add("goodput", of, *out.Results.Average*perftestUnits["Gb/sec"], n)
-	if out.Results.Rate != nil {
-		r.add("message_rate", of, *out.Results.Rate*1e6, n)
+	of, n := SizeName(out.Results.Size), 2
+	r.lines = append(r.lines, ncclLine{size: out.Results.Size})
+	if i := out.Results.Iterations; i != nil && *i <= 0 {
+		return nil, fmt.Errorf("perftest --out_json: %w: %d iterations", ErrOutput, *i)
+	} else if i != nil {
+		n = max(2, *i)
+	}
+	for _, f := range []struct {
+		metric string
+		value  *float64
+		unit   float64
+	}{{"goodput", out.Results.Average, perftestUnits["Gb/sec"]}, {"message_rate", out.Results.Rate, 1e6}} {
+		if f.value == nil {
+			continue
+		}
+		if ok, err := r.perftestValue(f.metric, of, *f.value); err != nil {
+			return nil, fmt.Errorf("perftest --out_json: %w", err)
+		} else if ok {
+			r.add(f.metric, of, *f.value*f.unit, n)
+		}
 	}
 	return r, nil
 }

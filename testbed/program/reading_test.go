@@ -206,6 +206,80 @@ func TestPerftestJSON(t *testing.T) {
 	}
 }
 
+// What cannot be measured is no figure, in a table as in JSON; a message rate may be less than its column can say.
+func TestPerftestValues(t *testing.T) {
+	const head = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n"
+	for _, test := range []struct{ row, want string }{
+		{"65536 5000 96.57 96.49 0.18404", ""},
+		{"65536 5000 96.57 -96.49 0.18404", "goodput of 64KiB is -96.49"},
+		{"65536 5000 96.57 0.00 0.18404", "goodput of 64KiB is 0"},
+		{"65536 5000 96.57 96.49 -0.18404", "message_rate of 64KiB is -0.18404"},
+		{"65536 5000 96.57 96.49 0.000000", ""},
+		{"65536 0 96.57 96.49 0.18404", " 0"},
+		{"65536 -3 96.57 96.49 0.18404", " -3"},
+	} {
+		f := strings.Fields(test.row)
+		doc := fmt.Sprintf(`{"results":{"MsgSize":%s,"n_iterations":%s,"BW_average":%s,"MsgRate":%s}}`, f[0], f[1], f[3], f[4])
+		for text, read := range map[string]func([]byte) (*Reading, error){head + test.row + "\n": ReadPerftest, doc: ReadPerftestJSON} {
+			r, err := read([]byte(text))
+			if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrOutput) || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%s: %v, want %q", text, err, test.want)
+			}
+			if err != nil {
+				continue
+			}
+			if _, ok := r.Get("message_rate", "64KiB"); ok == (f[4] == "0.000000") {
+				t.Errorf("%s: %+v", text, r.Figures)
+			}
+		}
+	}
+	if r, err := ReadPerftest([]byte("#bytes #iterations t_avg[usec]\n2 1000 -1.1\n")); !errors.Is(err, ErrOutput) {
+		t.Errorf("a latency: %+v, %v", r, err)
+	}
+}
+
+// A table that lacks the size that was asked for is of another test.
+func TestPerftestSizeOfTable(t *testing.T) {
+	const head = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n"
+	for _, test := range []struct {
+		w     Workload
+		sizes string
+		want  string
+	}{
+		{Workload{Size: 64 << 10}, "65536", ""},
+		{Workload{Size: 64 << 10}, "4096", "lacks 64KiB"},
+		{Workload{}, "4096", ""},
+		{Workload{Arguments: []string{"-a"}}, "2 4", ""},
+		{Workload{Size: 64 << 10, Arguments: []string{"-Fa"}}, "2 4", ""},
+		{Workload{Size: 64 << 10, Arguments: []string{"--all"}}, "2 4", ""},
+		{Workload{Size: 64 << 10, Arguments: []string{"-s", "4096"}}, "4096", ""},
+		{Workload{Size: 64 << 10, Arguments: []string{"-Rs4096"}}, "65536", "lacks 4KiB"},
+		{Workload{Arguments: []string{"--size=0x1000"}}, "4096", ""},
+		{Workload{Arguments: []string{"--size", "4096", "-n", "100"}}, "100", "lacks 4KiB"},
+		{Workload{Arguments: []string{"-x", "-s", "-s", "many"}}, "100", ""},
+		{Workload{Arguments: []string{"-q", "-s"}}, "100", ""},
+		{Workload{Size: 4096, Command: []string{"numactl", "-s", "/usr/bin/ib_write_bw", "-s", "8"}}, "4096", ""},
+		{Workload{Command: []string{"numactl", "-s", "/usr/bin/ib_write_bw", "-s", "8"}}, "4096", "lacks 8B"},
+		{Workload{Command: []string{"run.sh", "-s", "8"}}, "4096", ""},
+	} {
+		table := head
+		for _, size := range strings.Fields(test.sizes) {
+			table += size + " 5000 96.57 96.49 0.18404\n"
+		}
+		test.w.Kind, test.w.Name = Perftest, "A"
+		for _, asJSON := range []bool{false, true} {
+			out := Output{Stdout: []byte(table)}
+			if test.w.JSON = asJSON; asJSON {
+				size, _, _ := strings.Cut(test.sizes, " ")
+				out = Output{Written: []byte(`{"results":{"MsgSize":` + size + `,"n_iterations":5000,"BW_average":96.49,"MsgRate":0.18404}}`)}
+			}
+			if _, err := test.w.Read([]Output{out}); test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrOutput) || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%+v: %v, want %q", test.w, err, test.want)
+			}
+		}
+	}
+}
+
 func TestExtract(t *testing.T) {
 	log := []byte("step 1 loss 2.5 1,250,000 tokens/s 80 ms\nstep 2 loss 2.25 1,350.5 tokens/s 84 ms\n")
 	doc := []byte(`{"runs": [{"bw": 12.5}, {"bw": "13.5"}], "unit": "GB/s"}`)

@@ -342,6 +342,9 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 			} else {
 				r, err = ReadPerftest(o.Stdout)
 			}
+			if err == nil {
+				err = w.perftestWhole(r)
+			}
 			for i := range r.figures() { // one size: the flow says all
 				if w.Size > 0 {
 					r.Figures[i].Of = ""
