@@ -208,8 +208,8 @@ func keep[T any](l *JobLog, to *[]T, v T, ok bool) {
 }
 
 // Proof is nil if the log proves that the job used SHARP with a tree of a type, or of any
-// type if that is empty: a tree was granted, a communicator or channel took its part of
-// one, and nothing was refused. Otherwise the error wraps ErrNotProven, and the refusals.
+// type if that is empty: a tree was granted, a communicator took its part of one of that type, or a
+// channel where the log says of no communicator, and nothing was refused. Otherwise the error wraps ErrNotProven, and the refusals.
 func (l *JobLog) Proof(want TreeType) error {
 	if len(l.Refusals) > 0 {
 		errs := make([]error, len(l.Refusals))
@@ -218,7 +218,7 @@ func (l *JobLog) Proof(want TreeType) error {
 		}
 		return fmt.Errorf("%w: %w", ErrNotProven, errors.Join(errs...))
 	}
-	granted, used := false, l.Channels > 0
+	granted, used := false, l.Channels > 0 && len(l.Groups) == 0 // of channels NCCL does not say which type of tree they use
 	for _, t := range l.Trees {
 		granted = granted || want == "" || t.Type == want
 	}
@@ -232,6 +232,8 @@ func (l *JobLog) Proof(want TreeType) error {
 		return fmt.Errorf("%w: no line says that a tree was granted", ErrNotProven)
 	case !granted:
 		return fmt.Errorf("%w: no tree of type %s was granted", ErrNotProven, want)
+	case !used && len(l.Groups) > 0:
+		return fmt.Errorf("%w: a tree of type %s was granted, and no communicator uses one", ErrNotProven, want)
 	case !used:
 		return fmt.Errorf("%w: a tree was granted, and no communicator uses it", ErrNotProven)
 	}

@@ -44,6 +44,8 @@ func TestReadJobLog(t *testing.T) {
 const (
 	treeLine    = "INFO sharp_job_id:41   resv_key: tree_type:LLT tree_idx:0  treeID:18 caps:0x5 quota:(osts:167 user_data_per_ost:1024 max_groups:167 max_qps:1 max_group_channels:1)\n"
 	oldTreeLine = "[a0000:0:2916721 - context.c:759] INFO tree_info: type:LLT tree idx:0 treeID:0x0 caps:0x6 quota: ( osts:167 user_data_per_ost:1024 max_groups:167 max_qps:1 max_group_channels:1)\n"
+	satLine     = "INFO sharp_job_id:41    tree_type:SAT tree_idx:1  treeID:64 caps:0x16\n"
+	channelLine = "CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA\n"
 	groupLine   = "INFO [group#:0] job_id:41 group id:0 tree idx:0 tree_type:LLT rail_idx:0 group size:1 quota: (osts:8 user_data_per_ost:1024) mgid: (subnet prefix:0x0 interface id:0x0) mlid:0\n"
 	askedLine   = "INFO job (ID: 7) resource request quota: ( osts:0 user_data_per_ost:0 max_groups:0 max_qps:1 max_group_channels:1, num_trees:1)\n"
 	refusedLock = "ERROR Failed to lock SAT tree(ID:0x40 ret:0x4)\n"
@@ -60,11 +62,16 @@ func TestProof(t *testing.T) {
 		code      int
 	}{
 		{"granted and used", treeLine + groupLine, "", nil, 0},
-		{"granted and used by a channel", treeLine + "CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA\n", "", nil, 0},
-		{"granted by an old library, and used by a channel", oldTreeLine + "CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA\n", sharp.LLT, nil, 0},
+		{"granted and used by a channel", treeLine + channelLine, "", nil, 0},
+		{"granted by an old library, and used by a channel", oldTreeLine + channelLine, sharp.LLT, nil, 0},
 		{"granted by an old library, not used", oldTreeLine, "", sharp.ErrNotProven, 0},
 		{"granted by an old library, the other type", oldTreeLine + groupLine, sharp.SAT, sharp.ErrNotProven, 0},
 		{"the other type", treeLine + groupLine, sharp.SAT, sharp.ErrNotProven, 0},
+		{"both granted, the other used", treeLine + satLine + groupLine, sharp.SAT, sharp.ErrNotProven, 0},
+		{"both granted, the other used, and a channel", treeLine + satLine + groupLine + channelLine, sharp.SAT, sharp.ErrNotProven, 0},
+		{"both granted and used", treeLine + satLine + groupLine + strings.ReplaceAll(groupLine, "LLT", "SAT") + channelLine, sharp.SAT, nil, 0},
+		{"both granted, and a channel", treeLine + satLine + channelLine, sharp.SAT, nil, 0},
+		{"both granted, the other used, which is as good", treeLine + satLine + groupLine, "", nil, 0},
 		{"empty", "", "", sharp.ErrNotProven, 0},
 		{"asked only", askedLine, "", sharp.ErrNotProven, 0},
 		{"granted, not used", treeLine, "", sharp.ErrNotProven, 0},
