@@ -54,7 +54,8 @@ const mostly = 0.9
 // bytes that a process reduces between hosts, or hosts sent no more than aggregation lets them. It
 // fails with results.CodeFallback if one of these speaks against it. It is undecided with
 // results.CodeUnproven if none does, but the log cannot say what NCCL chose, for calls enough, for the
-// longest vectors that figures are of, by which version and on each host, and traffic does not prove it.
+// longest vectors that figures are of, by which version and on each host, or has an error of SHARP's library, and traffic does
+// not prove it.
 //
 // The second, where a quota was asked for, fails with results.CodeGranted if a tree came with less.
 func (e *Evidence) Findings(job string) []results.Finding {
@@ -226,6 +227,9 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	}
 	if heard, hosts := l.hosts(), cmp.Or(e.Hosts, e.Ranks); heard < hosts && len(l.latest) < e.Ranks {
 		return verdict{results.Inconclusive, fmt.Sprintf("%d of %d hosts have lines of NCCL in the log: what the others were refused is not known", heard, hosts)}
+	}
+	if len(l.Errors) > 0 {
+		return verdict{results.Inconclusive, "SHARP's library says an error, and not what comes of it: " + l.Errors[0]}
 	}
 	if len(l.Versions) == 0 {
 		return verdict{results.Inconclusive, "no line names the version of NCCL, and lines alone do not prove which it is"}

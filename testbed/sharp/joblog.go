@@ -77,6 +77,7 @@ type JobLog struct {
 	Ranks    []Rank
 	Channels int // of NCCL's channels, those via SHARP
 	Refusals []*Refusal
+	Errors   []string // of libsharp, that are no refusals: lines and what they say
 
 	Versions      []Version   // of NCCL, each once
 	Algorithms    []Algorithm // what NCCL chose, once for each collective, size and choice
@@ -86,6 +87,7 @@ type JobLog struct {
 	Unreadable    int // lines that say what NCCL chose or began, and are cut, mixed up with others, or more than are kept
 
 	lines, facts int
+	refusals     int // all of them
 	calls        map[Call]bool
 	kinds        map[Call]bool         // of Calls, without process and communicator
 	chosen       map[Algorithm]int     // of Algorithms, without line and count
@@ -106,6 +108,7 @@ var (
 	noJobLine  = regexp.MustCompile(`Cannot create SHARP job ?\((-?\d+)\).*`)
 	lockLine   = regexp.MustCompile(`Failed to lock SAT tree ?(?:\(ID:(\w+)(?: ret:(\w+))?\))?.*`)
 	streamLine = regexp.MustCompile(`Streaming Tree lock failed ?\((-?\d+)\).*`)
+	errorLine  = regexp.MustCompile(`\[[^\s\[\]]+:-?\w+:\d+ - [^\s\[\]]+:\d+\](?:\[[^\]]*\])?\s+ERROR\b.*`)
 	createLine = regexp.MustCompile(`SHARP group create: .*?(?:\((-?\d+)\).*|$)`)
 )
 
@@ -125,7 +128,7 @@ func (l *JobLog) Line(text string) bool {
 		if strings.Contains(part, "NCCL") || strings.Contains(part, "nccl-library=") || strings.Contains(part, headless) {
 			l.nccl(part)
 		}
-		if strings.Contains(part, "job") || strings.Contains(part, "SHARP") || strings.Contains(part, "ree lock") || strings.Contains(part, "SAT tree") || strings.Contains(part, "tree_info") {
+		if strings.Contains(part, "job") || strings.Contains(part, "SHARP") || strings.Contains(part, "ree lock") || strings.Contains(part, "SAT tree") || strings.Contains(part, "tree_info") || strings.Contains(part, " ERROR") {
 			l.library(part)
 		}
 	}
@@ -134,6 +137,7 @@ func (l *JobLog) Line(text string) bool {
 
 // library takes in what a line has of the SHARP library and of NCCL's plugin for it.
 func (l *JobLog) library(text string) {
+	refusals := l.refusals
 	for _, m := range askedLine.FindAllStringSubmatch(text, -1) {
 		ok := true
 		a := Asked{ID: parseNumber(m[1], &ok)}
@@ -189,11 +193,20 @@ func (l *JobLog) library(text string) {
 			break // the others say the same in other words
 		}
 	}
+	if refusals == l.refusals {
+		if e := errorLine.FindString(text); e != "" {
+			l.facts++
+			if e = fmt.Sprintf("line %d: %s", l.lines, strings.TrimSpace(e)); len(l.Errors) < mostEvidence {
+				l.Errors = append(l.Errors, e)
+			}
+		}
+	}
 }
 
 // refused keeps a refusal, whatever of its numbers could be read: it must not be missed.
 func (l *JobLog) refused(r *Refusal) {
 	l.facts++
+	l.refusals++
 	r.Line, r.Text = l.lines, strings.TrimSpace(r.Text)
 	if len(l.Refusals) < mostEvidence {
 		l.Refusals = append(l.Refusals, r)

@@ -404,6 +404,30 @@ func TestRefusalsAreNotHidden(t *testing.T) {
 	}
 }
 
+// An error of SHARP's library beside a log that proves it leaves open what comes of it; it is no refusal, and traffic can tell.
+func TestErrorsOfLibrary(t *testing.T) {
+	log := fixture(t, "2.27.7")
+	for _, text := range []string{
+		"[node2:1:4100 - context.c:415] ERROR sharp_get_local_data failed: Could not get local data(-5)",
+		"[node2:0:4100 - context.c:601][2026-11-02 10:00:01] ERROR sharp_get_job_data_len failed: Job error(-35)",
+		"[1,0]<stdout>:[node2:0:4100 - comm.c:394] ERROR sharp_alloc_groups_info failed: No free groups (-11)",
+	} {
+		for line, all := range []string{17: strings.TrimSuffix(log, "\n") + text, 18: log + text + "\n"} {
+			if all == "" {
+				continue
+			}
+			wanted(t, all, nil, results.Inconclusive, fmt.Sprintf("SHARP's library says an error, and not what comes of it: line %d: %s", line, text[strings.Index(text, "[node2"):]))
+			wanted(t, all, traffic(1.01, 1.02, 1.01, 1.03), results.Pass, "traffic proves it")
+			wanted(t, all, traffic(1.51, 1.52, 1.51, 1.53), results.Fail, "around a ring 1.50")
+		}
+		many, err := ReadJobLog(strings.NewReader(strings.Repeat(text+"\n", mostEvidence+1)))
+		if err != nil || len(many.Errors) != mostEvidence {
+			t.Errorf("%d errors, %v", len(many.Errors), err)
+		}
+	}
+	wanted(t, log+"[node2:0:4100 - x.c:1] INFO no ERROR\nERROR: of a program\n", nil, results.Pass, "COLLNET_DIRECT")
+}
+
 // Programs that do more than one thing.
 func TestMixed(t *testing.T) {
 	const big, small = "1073741824", "4096"
