@@ -132,24 +132,28 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if l.Unreadable > 0 {
 		say(fmt.Sprintf("%d lines that say what NCCL chose cannot be read, are of no process, or follow a call of a single rank", l.Unreadable))
 	}
+	torn := l.tornCalls()
+	if torn.calls > 0 {
+		say(fmt.Sprintf("%d lines of calls cannot be read or are of no process", torn.calls))
+	}
 	if why != "" {
 		return verdict{results.Inconclusive, why}
 	}
-	calls := l.allReduces()
+	calls, others, mixed, within := l.allReduces(), l.others(), l.mixed(), l.within()
 	var known, unknown []Algorithm // all-reduces between hosts, and lines that may be some
 	anywhere := 0                  // unknown lines that may be all-reduces within a host
 	for _, a := range lines {
 		c, logged := calls[a.Bytes]
 		switch {
 		case a.Collective != "" && a.Collective != "AllReduce":
-		case a.Collective == "" && !logged && l.others(a.Bytes):
-		case a.Collective == "" && (!logged || l.others(a.Bytes)) && l.mixed():
+		case a.Collective == "" && !logged && others[a.Bytes]:
+		case a.Collective == "" && (!logged || others[a.Bytes]) && mixed:
 			unknown = append(unknown, a)
 		case strings.HasPrefix(a.Name, "COLLNET"): // which there is between hosts only
 			known = append(known, a)
 		case c.within && !c.between:
 			say(fmt.Sprintf("%s for %d bytes within hosts", a.Name, a.Bytes))
-		case l.within() && (!c.between || c.within):
+		case within && (!c.between || c.within):
 			unknown = append(unknown, a)
 			anywhere++
 		default:
@@ -174,8 +178,9 @@ func (e *Evidence) tuned(say func(string)) verdict {
 		largest = max(largest, a.Bytes)
 	}
 	unread := float64(l.Unreadable) * float64(largest)
-	through, around := 0.0, max(silent, unread) // lines that are lacking may be those
-	var others []Algorithm
+	lacking := max(silent, unread) + max(float64(torn.calls)*float64(largest), torn.bytes) // lines that are lacking may be those
+	through, around := 0.0, lacking
+	var smaller []Algorithm
 	for _, a := range known {
 		switch size := float64(a.Bytes) * float64(a.Count); {
 		case in(a):
@@ -188,11 +193,11 @@ func (e *Evidence) tuned(say func(string)) verdict {
 			return verdict{results.Fail, fmt.Sprintf("NCCL chose %s for all-reduces of %d bytes (line %d of the log), whatever was granted", a.Name, a.Bytes, a.Line)}
 		default:
 			around += size
-			others = append(others, a)
+			smaller = append(smaller, a)
 		}
 	}
-	if len(others) > 0 {
-		say("and for smaller ones " + listed(others))
+	if len(smaller) > 0 {
+		say("and for smaller ones " + listed(smaller))
 	}
 	called := int64(0)
 	for n, c := range calls {
@@ -206,7 +211,7 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if called == 0 && !named(lines) {
 		return verdict{results.Inconclusive, "no line says of which collective NCCL chose an algorithm, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) of all-reduces between hosts"}
 	}
-	if l.Unreadable > 0 && len(calls) == 0 {
+	if l.Unreadable+torn.calls > 0 && len(calls) == 0 {
 		return verdict{results.Inconclusive, "lines that cannot be read may be of longer vectors, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how long these are"}
 	}
 	switch {
@@ -216,8 +221,8 @@ func (e *Evidence) tuned(say func(string)) verdict {
 		return verdict{results.Inconclusive, fmt.Sprintf("the log has calls, and none of an all-reduce of %d bytes", e.Longest)}
 	}
 	part := through / (through + around)
-	if !(part >= mostly) && silent > unread {
-		return verdict{results.Inconclusive, fmt.Sprintf("of %.0f %% of the bytes that were all-reduced no line says which algorithm NCCL chose, and %.0f %% went through switches", 100*silent/(through+around), 100*part)}
+	if !(part >= mostly) && (silent > unread || torn.calls > 0) {
+		return verdict{results.Inconclusive, fmt.Sprintf("of %.0f %% of the bytes that were all-reduced no line says which algorithm NCCL chose, and %.0f %% went through switches", 100*lacking/(through+around), 100*part)}
 	}
 	if !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("%.0f %% of the bytes that were all-reduced went through switches, as far as the log tells: figures are of a mixture", 100*part)}
@@ -225,20 +230,20 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if part *= l.allReducedPart(lines, through+around, e.Ranks); !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("all-reduces through switches are %.2g %% of the bytes that were reduced between hosts: nothing says that switches added up the others (ReduceScatter, Reduce)", 100*part)}
 	}
-	if heard, hosts := l.hosts(), cmp.Or(e.Hosts, e.Ranks); heard < hosts && len(l.latest) < e.Ranks {
+	if heard, hosts := l.hosts(), cmp.Or(e.Hosts, e.Ranks); heard < hosts && len(l.heard()) < e.Ranks {
 		return verdict{results.Inconclusive, fmt.Sprintf("%d of %d hosts have lines of NCCL in the log: what the others were refused is not known", heard, hosts)}
 	}
 	if len(l.Errors) > 0 {
 		return verdict{results.Inconclusive, "SHARP's library says an error, and not what comes of it: " + l.Errors[0]}
 	}
-	if len(l.Versions) == 0 {
+	if !l.versioned() {
 		return verdict{results.Inconclusive, "no line names the version of NCCL, and lines alone do not prove which it is"}
 	}
 	return verdict{results.Pass, ""}
 }
 
-// answered returns those of NCCL's choices for all-reduces between hosts that belong to calls or speak against switches, and
-// how many bytes calls have for which there is no choice. Where the log has no calls, all choices are taken to belong.
+// answered returns those of NCCL's choices for all-reduces between hosts that belong to calls before them or speak against
+// switches, and how many bytes calls have for which there is no choice. Where the log has no calls, all choices are taken to belong.
 func (l *JobLog) answered(chosen []Algorithm) (known []Algorithm, silent float64) {
 	called, leads := l.called()
 	if len(called) == 0 {
@@ -286,7 +291,7 @@ func (l *JobLog) answered(chosen []Algorithm) (known []Algorithm, silent float64
 func (l *JobLog) called() (called map[int64]int, leads map[string]bool) {
 	zero, nodes := map[Communicator]bool{}, l.nodes() // whether the process is rank 0 of it
 	called, leads = map[int64]int{}, map[string]bool{}
-	for p := range l.latest {
+	for p := range l.speakers {
 		leads[p] = true
 	}
 	for _, c := range l.Communicators {
@@ -301,7 +306,7 @@ func (l *JobLog) called() (called map[int64]int, leads map[string]bool) {
 	processes := map[string]map[int64]int{}
 	for of, s := range l.reduced {
 		first, known := zero[of]
-		if of.Ranks == 1 || nodes[of] == 1 || known && !first {
+		if of.Process == "" || of.Ranks == 1 || nodes[of] == 1 || known && !first {
 			continue
 		}
 		if processes[of.Process] == nil {
@@ -320,6 +325,22 @@ func (l *JobLog) called() (called map[int64]int, leads map[string]bool) {
 		}
 	}
 	return called, leads
+}
+
+// tornCalls are calls that cannot be read, of processes that may be rank 0 or of any.
+func (l *JobLog) tornCalls() torn {
+	_, leads := l.called()
+	all := torn{}
+	if l.nobodys != nil {
+		all = *l.nobodys
+	}
+	for name, p := range l.speakers {
+		if leads[name] {
+			all.calls += p.torn.calls
+			all.bytes += p.torn.bytes
+		}
+	}
+	return all
 }
 
 // allReducedPart is which part of the bytes that were reduced between hosts all-reduces are, besides other collectives that
@@ -401,10 +422,10 @@ func (l *JobLog) throughSwitches(lines []Algorithm, nodes map[Communicator]int) 
 	return through
 }
 
-// hosts are how many have a message of NCCL, by the names that they give themselves.
+// hosts are how many have a message of a process of the job, by the names that they give themselves.
 func (l *JobLog) hosts() int {
 	hosts := map[string]bool{}
-	for process := range l.latest {
+	for process := range l.heard() {
 		host, _, _ := strings.Cut(process, ":")
 		hosts[host] = true
 	}
@@ -447,15 +468,16 @@ func (l *JobLog) allReduces() map[int64]where {
 	return calls
 }
 
-// others says whether a size may be that of another collective than an all-reduce: its own, or
-// that of all ranks together, which is what NCCL takes of an all-gather.
-func (l *JobLog) others(bytes int64) bool {
+// others are sizes that may be those of other collectives than an all-reduce: their own, or
+// those of all ranks together, which is what NCCL takes of an all-gather.
+func (l *JobLog) others() map[int64]bool {
+	sizes := map[int64]bool{}
 	for c := range l.kinds {
-		if c.Collective != "AllReduce" && c.Ranks > 1 && (c.Bytes == bytes || c.Bytes*int64(c.Ranks) == bytes) {
-			return true
+		if c.Collective != "AllReduce" && c.Ranks > 1 {
+			sizes[c.Bytes], sizes[c.Bytes*int64(c.Ranks)] = true, true
 		}
 	}
-	return false
+	return sizes
 }
 
 // mixed says whether there may be other collectives than all-reduces.

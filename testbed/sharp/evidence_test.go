@@ -11,7 +11,7 @@ import (
 func evidence(lines ...string) Evidence {
 	l := &JobLog{}
 	if len(lines) > 0 {
-		lines = append(lines[:len(lines):len(lines)], strings.Split(others, "\n")...)
+		lines = append(lines[:len(lines):len(lines)], strings.Split(others(strings.Join(lines, "\n")), "\n")...)
 	}
 	for _, line := range lines {
 		l.Line(line)

@@ -85,6 +85,7 @@ type JobLog struct {
 	Communicators []Communicator
 	Messages      int // of NCCL
 	Unreadable    int // lines that say what NCCL chose or began, and are cut, mixed up with others, or more than are kept
+	Torn          int // calls, perhaps all-reduces, that cannot be read or are of no process
 
 	lines, facts int
 	refusals     int // all of them
@@ -92,7 +93,11 @@ type JobLog struct {
 	kinds        map[Call]bool         // of Calls, without process and communicator
 	chosen       map[Algorithm]int     // of Algorithms, without line and count
 	choices      map[choiceOf]int      // lines that say so
-	latest       map[string]Call       // of each process that has a message, what it began last
+	speakers     map[string]*speaker   // by process
+	behind       map[string]string     // by ":pid", the last process of whose name one cannot tell where it begins
+	nobodys      *torn                 // of no process
+	bare         bool                  // a line without a process says the version
+	first        map[Communicator]bool // whether the process is rank 0 of it, as far as is known: Nodes is 0
 	reduced      map[Communicator]*sum // by rank: Nodes is 0
 }
 
@@ -125,7 +130,7 @@ func (l *JobLog) Line(text string) bool {
 		text = escapes.ReplaceAllString(text, "")
 	}
 	for part := range strings.SplitSeq(text, "\r") {
-		if strings.Contains(part, "NCCL") || strings.Contains(part, "nccl-library=") || strings.Contains(part, headless) {
+		if strings.Contains(part, "NCCL") || strings.Contains(part, "nccl-library=") || strings.Contains(part, headless) || strings.Contains(part, began) {
 			l.nccl(part)
 		}
 		if strings.Contains(part, "job") || strings.Contains(part, "SHARP") || strings.Contains(part, "ree lock") || strings.Contains(part, "SAT tree") || strings.Contains(part, "tree_info") || strings.Contains(part, " ERROR") {

@@ -107,13 +107,13 @@ func TestProof(t *testing.T) {
 // the library would, and read again.
 func FuzzJobLog(f *testing.F) {
 	for _, line := range []string{treeLine, oldTreeLine, groupLine, askedLine, refusedJob, refusedLock, refusedSAT, "SHARP rank 0/2 initialized on mlx5_5:1",
-		"[n1:0:7 - comm.c:394] ERROR no free groups", "NCCL version 2.21.5+cuda12.4", "n1:7:7 [0] NCCL INFO comm 0x5 rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0",
+		"[n1:0:7 - comm.c:394] ERROR no free groups", "n1:7:7 [0] NCCL INFO AllReduce: opCount 5", "NCCL version 2.21.5+cuda12.4", "n1:7:7 [0] NCCL INFO comm 0x5 rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0",
 		"n1:7:7 [0] NCCL INFO AllReduce: 8 Bytes -> Algo 1 proto 2 time 80.1", "n1:7:7 [0] NCCL INFO AllReduce: 8 Bytes -> Algo COLLNET_DIRECT proto SIMPLE channel{Lo..Hi}={0..3}"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		var l sharp.JobLog
-		if l.Line(line) != (len(l.Asked)+len(l.Trees)+len(l.Groups)+len(l.Ranks)+len(l.Refusals)+len(l.Versions)+l.Messages+l.Unreadable+len(l.Errors)+l.Channels > 0) {
+		if l.Line(line) != (len(l.Asked)+len(l.Trees)+len(l.Groups)+len(l.Ranks)+len(l.Refusals)+len(l.Versions)+l.Messages+l.Unreadable+l.Torn+len(l.Errors)+l.Channels > 0) {
 			t.Fatal("it says nothing about what it read")
 		}
 		var again sharp.JobLog

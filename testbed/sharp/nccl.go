@@ -35,6 +35,7 @@ const (
 const (
 	choice   = "Bytes -> "
 	headless = "-> Algo "
+	began    = ": opCount " // of a call, in every form
 )
 
 // A grammar is what the versions from a first to a last one write. Patch levels agree.
@@ -193,6 +194,8 @@ var (
 	numberLine  = regexp.MustCompile(`^(?:(\w+): )?(\d+) Bytes -> Algo (\d) proto \d time \d`)
 	nameLine    = regexp.MustCompile(`^(\w+): (\d+) Bytes -> Algo ([A-Z]\w*) proto \w+ channel\{Lo\.\.Hi\}=\{\d+\.\.\d+\}`)
 	kernelLine  = regexp.MustCompile(`^(\w+) \[Symmetric\]: (\d+) Bytes -> Kernel \w+ nchannels \d`)
+	beginning   = regexp.MustCompile(`^\w+: opCount `)
+	unadded     = regexp.MustCompile(`\b(?:AllGather|Broadcast|Send|Recv|AlltoAll|Gather|Scatter): opCount `)
 	callLine    = regexp.MustCompile(`^(\w+): opCount ([0-9a-f]{1,16}) sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) op \d+ root \d+ comm (\S+) \[nranks=(\d+)\]`)
 	nodesLine   = regexp.MustCompile(`^comm (\S+) rank (\d+) nRanks (\d+) nNodes (\d+) localRanks`)
 	insteadLine = regexp.MustCompile(`^Cannot initialize CollNet, using point-to-point network instead`)
@@ -206,31 +209,25 @@ var typeSizes = []int64{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
 // nccl takes in what a line has of NCCL. Lines of several ranks may be in one, where a newline
 // was lost, so that each message begins behind "NCCL INFO " and not where the line does.
 func (l *JobLog) nccl(text string) {
-	if strings.Contains(text, "NCCL version ") {
-		if m := versionText.FindStringSubmatch(text); m != nil {
-			ok := true
-			l.version(Version{parseInt(m[1], &ok), parseInt(m[2], &ok), parseInt(m[3], &ok)})
-		}
-	}
 	if strings.Contains(text, "nccl-library=") {
 		if m := libraryText.FindStringSubmatch(text); m != nil {
 			if n, err := strconv.Atoi(m[1]); err == nil && n >= 10000 { // since 2.9
-				l.version(Version{n / 10000, n / 100 % 100, n % 100})
+				l.version("", Version{n / 10000, n / 100 % 100, n % 100})
 			} else if err == nil {
-				l.version(Version{n / 1000, n / 100 % 10, n % 100})
+				l.version("", Version{n / 1000, n / 100 % 10, n % 100})
 			}
 		}
 	}
 	at := level.FindAllStringSubmatchIndex(text, -1)
-	if len(at) == 0 {
-		if strings.Contains(text, headless) {
-			l.lose()
-		}
-		return
+	head := text
+	if len(at) > 0 {
+		head = text[:at[0][0]]
 	}
-	if strings.Contains(text[:at[0][0]], headless) {
+	l.versions("", head)
+	if strings.Contains(head, headless) {
 		l.lose()
 	}
+	l.fragments(head)
 	for i, m := range at {
 		end := len(text)
 		if i+1 < len(at) {
@@ -238,28 +235,76 @@ func (l *JobLog) nccl(text string) {
 		}
 		of := ""
 		if p := process.FindStringSubmatch(text[:m[0]]); p != nil {
-			of = p[1]
+			if of = p[1]; i > 0 {
+				of = l.apart(of)
+			}
 		}
 		l.message(text[m[2]:m[3]], of, text[m[1]:end])
 	}
+}
+
+// mostName is how long the name of a process is at most: that of a host, and a number.
+const mostName = 255 + 12
+
+// apart is a process whose name stands behind the end of another message: without that end, as far as one can tell by
+// processes that are known, or by the end of a name that stood there before.
+func (l *JobLog) apart(name string) string {
+	if l.speakers[name] != nil {
+		return name
+	}
+	name = name[max(0, len(name)-mostName):]
+	for i := range name {
+		if l.speakers[name[i:]] != nil {
+			return name[i:]
+		}
+	}
+	pid := name[strings.LastIndexByte(name, ':'):]
+	if last, ok := l.behind[pid]; ok {
+		i, j := len(name), len(last)
+		for i > 0 && j > 0 && name[i-1] == last[j-1] {
+			i, j = i-1, j-1
+		}
+		if len(name)-i > len(pid) {
+			return name[i:]
+		}
+	}
+	if l.behind == nil {
+		l.behind = map[string]string{}
+	}
+	if len(l.behind) < mostFacts {
+		l.behind[pid] = name
+	}
+	return name
 }
 
 // message takes in a message of a process, which may have the head of the next one behind it.
 func (l *JobLog) message(level, process, text string) {
 	l.Messages++
 	l.facts++
-	if l.latest == nil {
-		l.latest = map[string]Call{}
+	p := l.speakers[process]
+	if p == nil && process != "" && len(l.speakers) < mostCalls {
+		if l.speakers == nil {
+			l.speakers = map[string]*speaker{}
+		}
+		p = &speaker{}
+		l.speakers[process] = p
 	}
-	if _, heard := l.latest[process]; !heard && process != "" && len(l.latest) < mostCalls {
-		l.latest[process] = Call{}
-	}
+	l.versions(process, text)
+	call := beginning.FindString(text)
+	l.fragments(text[len(call):])
 	switch {
+	case call != "":
+		if strings.Contains(text, choice) { // of a line that lost its head
+			l.lose()
+		}
+		m := callLine.FindStringSubmatch(text)
+		if read := m != nil && l.call(process, m); (!read || process == "" && m[1] == "AllReduce") && !unadded.MatchString(call) {
+			l.tear(p, atMost(m))
+		}
 	case strings.Contains(text, choice):
 		// NCCL has its process before each message, and chooses nothing for a single rank.
 		a, ok := algorithm(level, text)
-		last := l.latest[process]
-		single := last.Ranks == 1 && last.Bytes == a.Bytes && (a.Collective == "" || a.Collective == last.Collective)
+		single := p != nil && p.last.Ranks == 1 && p.last.Bytes == a.Bytes && (a.Collective == "" || a.Collective == p.last.Collective)
 		if ok && process != "" && !single {
 			l.algorithm(process, a)
 		} else {
@@ -267,10 +312,6 @@ func (l *JobLog) message(level, process, text string) {
 		}
 	case insteadLine.MatchString(text):
 		l.refused(&Refusal{Kind: ErrNoJob, Text: text})
-	case strings.Contains(text, ": opCount "):
-		if m := callLine.FindStringSubmatch(text); m != nil {
-			l.call(process, m)
-		}
 	case strings.HasPrefix(text, "comm "):
 		if m := nodesLine.FindStringSubmatch(text); m != nil {
 			ok := true
@@ -278,12 +319,51 @@ func (l *JobLog) message(level, process, text string) {
 			switch {
 			case !ok:
 			case len(l.Communicators) < mostCalls:
-				l.Communicators = append(l.Communicators, c)
+				l.join(c)
 			default:
 				l.lose()
 			}
 		}
 	}
+}
+
+// fragments counts calls in a text that lost the head of their line.
+func (l *JobLog) fragments(text string) {
+	if n := strings.Count(text, began); n > 0 {
+		for range n - len(unadded.FindAllStringIndex(text, -1)) {
+			l.tear(nil, 0)
+		}
+	}
+}
+
+// A torn is calls, perhaps all-reduces, that cannot be read, and how many bytes those of them say at most that say it.
+type torn struct {
+	calls int
+	bytes float64
+}
+
+// tear counts such a call; nil: of a process that is not known.
+func (l *JobLog) tear(p *speaker, bytes float64) {
+	l.Torn++
+	l.facts++
+	if l.nobodys == nil {
+		l.nobodys = &torn{}
+	}
+	of := l.nobodys
+	if p != nil {
+		of = &p.torn
+	}
+	of.calls++
+	of.bytes += bytes
+}
+
+// atMost is how many bytes a call has at most, which cannot be read for its count or type; nil: it does not say.
+func atMost(m []string) float64 {
+	if m == nil {
+		return 0
+	}
+	count, _ := strconv.ParseFloat(m[3], 64)
+	return count * float64(slices.Max(typeSizes))
 }
 
 // algorithm reads a message that says what NCCL chose.
@@ -325,7 +405,7 @@ func parseBytes(s string) (int64, bool) {
 
 func (l *JobLog) algorithm(process string, a Algorithm) {
 	of := choiceOf{process, a}
-	if n, seen := l.choices[of]; seen || len(l.choices) < mostCalls {
+	if n, seen := l.choices[of]; (seen || len(l.choices) < mostCalls) && l.speakers[process].answers(a) {
 		if l.choices == nil {
 			l.choices = map[choiceOf]int{}
 		}
@@ -347,30 +427,48 @@ func (l *JobLog) algorithm(process string, a Algorithm) {
 	l.Algorithms = append(l.Algorithms, a)
 }
 
-// A choiceOf is what a process says that NCCL chose.
+// A choiceOf is what a process says that NCCL chose for an all-reduce that it had begun.
 type choiceOf struct {
 	process string
 	choice  Algorithm // without line and count
 }
 
-func (l *JobLog) version(v Version) {
+// versions takes in the version that a text of a process says; of none, that of a line without one.
+func (l *JobLog) versions(process, text string) {
+	if !strings.Contains(text, "NCCL version ") {
+		return
+	}
+	if m := versionText.FindStringSubmatch(text); m != nil {
+		ok := true
+		l.version(process, Version{parseInt(m[1], &ok), parseInt(m[2], &ok), parseInt(m[3], &ok)})
+	}
+}
+
+func (l *JobLog) version(process string, v Version) {
 	l.facts++
+	if p := l.speakers[process]; p != nil {
+		p.version = true
+	} else if process == "" {
+		l.bare = true
+	}
 	if !slices.Contains(l.Versions, v) && len(l.Versions) < mostEvidence {
 		l.Versions = append(l.Versions, v)
 	}
 }
 
-func (l *JobLog) call(process string, m []string) {
+// call takes in a call, and reports whether it can be read.
+func (l *JobLog) call(process string, m []string) bool {
 	ok := true
 	op, err := strconv.ParseUint(m[2], 16, 64)
 	count, okCount := parseBytes(m[3])
 	datatype, ranks := parseInt(m[4], &ok), parseInt(m[6], &ok)
 	if err != nil || !ok || !okCount || datatype >= len(typeSizes) || count > 1<<55 {
-		return
+		return false
 	}
 	c := Call{Collective: m[1], Bytes: count * typeSizes[datatype], Ranks: ranks, Process: process, Comm: m[5]}
-	if _, heard := l.latest[process]; heard {
-		l.latest[process] = c
+	p := l.speakers[process]
+	if p != nil {
+		p.last, p.takesPart = c, true
 	}
 	if l.calls == nil {
 		l.calls, l.kinds, l.reduced = map[Call]bool{}, map[Call]bool{}, map[Communicator]*sum{}
@@ -383,21 +481,26 @@ func (l *JobLog) call(process string, m []string) {
 		l.Calls = append(l.Calls, c)
 	case !l.kinds[kind]: // what others said of the same says it all
 		l.lose()
-		return
+		return true
 	}
-	if c.Collective == "AllReduce" || reducing(c.Collective) {
-		l.reduce(c, op, m[0])
+	if (c.Collective == "AllReduce" || reducing(c.Collective)) && !l.reduce(c, op, m[0]) {
+		return true
 	}
+	if first, known := l.first[c.communicator()]; p != nil && ranks > 1 && (first || !known) {
+		p.begin(c, op)
+	}
+	return true
 }
 
 // reduce counts a call that reduces. The same line again adds nothing to what speaks for switches, an all-reduce: it may be
-// printed twice. It counts for others: in a CUDA graph calls with the same buffers have one number.
-func (l *JobLog) reduce(c Call, op uint64, text string) {
+// printed twice. It counts for others: in a CUDA graph calls with the same buffers have one number. It reports whether the
+// call was counted.
+func (l *JobLog) reduce(c Call, op uint64, text string) bool {
 	of := c.communicator()
 	s := l.reduced[of]
 	if s == nil && len(l.reduced) == mostCalls {
 		l.lose()
-		return
+		return false
 	}
 	if s == nil {
 		s = &sum{sizes: map[int64]int{}, others: map[Call]int{}}
@@ -407,22 +510,23 @@ func (l *JobLog) reduce(c Call, op uint64, text string) {
 	case s.last == nil || op > s.op:
 		s.op, s.last = op, map[string]bool{}
 	case op < s.op || s.last[text] && c.Collective == "AllReduce":
-		return
+		return false
 	case len(s.last) == mostFacts:
 		l.lose()
-		return
+		return false
 	}
 	s.last[strings.Clone(text)] = true // not the whole line
 	if c.Collective == "AllReduce" {
 		s.bytes += float64(c.Bytes)
 		if s.sizes[c.Bytes] == 0 && len(s.sizes) == mostFacts {
 			l.lose()
-			return
+			return false
 		}
 		s.sizes[c.Bytes]++
 	} else {
 		s.others[c.kind()]++
 	}
+	return true
 }
 
 // reducing says whether a collective that is no all-reduce adds up what ranks have.
@@ -438,6 +542,158 @@ type sum struct {
 	bytes  float64
 	sizes  map[int64]int // all-reduces, by size
 	others map[Call]int  // by kind
+}
+
+// A speaker is a process that has messages.
+type speaker struct {
+	last      Call // what it began last
+	takesPart bool // it has a communicator or a call
+	version   bool // it says one
+	torn      torn
+	launches  []*launch
+}
+
+// A launch is calls of a communicator that have one number and wait for NCCL's choice, which rank 0 writes behind them. It
+// does so before a call of the communicator has the next number.
+type launch struct {
+	of     Communicator
+	op     uint64
+	sizes  map[int64]int // of all-reduces
+	bytes  float64       // of these together
+	others []Call        // without process and communicator
+}
+
+// begin adds a call that waits for a choice of the process, which may be rank 0 of the communicator.
+func (p *speaker) begin(c Call, op uint64) {
+	of := c.communicator()
+	i := slices.IndexFunc(p.launches, func(w *launch) bool { return w.of == of })
+	if i < 0 {
+		if len(p.launches) == mostEvidence {
+			p.launches = slices.Delete(p.launches, 0, 1)
+		}
+		i = len(p.launches)
+		p.launches = append(p.launches, &launch{of: of, op: op})
+	}
+	w := p.launches[i]
+	switch {
+	case op < w.op: // the log again
+		return
+	case op > w.op || w.sizes == nil:
+		*w = launch{of: of, op: op, sizes: map[int64]int{}}
+	}
+	switch {
+	case c.Collective == "AllReduce" && (w.sizes[c.Bytes] > 0 || len(w.sizes) < mostFacts):
+		w.sizes[c.Bytes]++
+		w.bytes += float64(c.Bytes)
+	case slices.Contains(unnamed, c.Collective) && p.others() < mostEvidence:
+		w.others = append(w.others, c.kind())
+	}
+}
+
+// others is how many collectives wait besides all-reduces.
+func (p *speaker) others() (n int) {
+	for _, w := range p.launches {
+		n += len(w.others)
+	}
+	return n
+}
+
+// unnamed are collectives besides AllReduce for which versions that do not name them choose.
+var unnamed = []string{"AllGather", "Broadcast", "Reduce", "ReduceScatter"}
+
+// answers says whether a choice may be that for all-reduces that wait for one, which then wait no more.
+func (p *speaker) answers(a Algorithm) bool {
+	if p == nil || a.Collective != "" && a.Collective != "AllReduce" || a.Collective == "" && p.answersOther(a.Bytes) {
+		return false
+	}
+	bytes := float64(a.Bytes)
+	for _, w := range p.launches {
+		if w.sizes[a.Bytes] > 0 && w.bytes >= bytes { // otherwise a choice for several was that of these
+			w.sizes[a.Bytes]--
+			w.bytes -= bytes
+			return true
+		}
+	}
+	if !a.sums() {
+		return false
+	}
+	i := slices.IndexFunc(p.launches, func(w *launch) bool { return w.bytes == bytes })
+	if i < 0 { // those of a kind: a group has one for each type and operation
+		i = slices.IndexFunc(p.launches, func(w *launch) bool { return w.bytes > bytes })
+	}
+	if i >= 0 {
+		p.launches[i].bytes -= bytes
+	}
+	return i >= 0
+}
+
+// answersOther says whether a choice that does not name its collective may be that for another one than an all-reduce, or for
+// all of a kind in a group, which then wait no more. NCCL may say what is of all ranks together.
+func (p *speaker) answersOther(bytes int64) bool {
+	is := func(c Call, n int64) bool { return n == bytes || n*int64(c.Ranks) == bytes }
+	for _, w := range p.launches {
+		if i := slices.IndexFunc(w.others, func(c Call) bool { return is(c, c.Bytes) }); i >= 0 {
+			w.others = slices.Delete(w.others, i, i+1)
+			return true
+		}
+		sums := map[string]int64{}
+		for _, c := range w.others {
+			sums[c.Collective] += c.Bytes
+		}
+		if i := slices.IndexFunc(w.others, func(c Call) bool { return is(c, sums[c.Collective]) }); i >= 0 {
+			of := w.others[i].Collective
+			w.others = slices.DeleteFunc(w.others, func(c Call) bool { return c.Collective == of })
+			return true
+		}
+	}
+	return false
+}
+
+// join takes in a communicator of a process.
+func (l *JobLog) join(c Communicator) {
+	l.Communicators = append(l.Communicators, c)
+	if p := l.speakers[c.Process]; p != nil {
+		p.takesPart = true
+	}
+	if l.first == nil {
+		l.first = map[Communicator]bool{}
+	}
+	of := c.asCalled()
+	l.first[of] = l.first[of] || c.Rank == 0
+}
+
+// heard are the processes of the job that have messages: those that have communicators or calls; where none has, all.
+func (l *JobLog) heard() map[string]*speaker {
+	parts := map[string]*speaker{}
+	for name, p := range l.speakers {
+		if p.takesPart {
+			parts[name] = p
+		}
+	}
+	if len(parts) == 0 {
+		return l.speakers
+	}
+	return parts
+}
+
+// versioned says whether a process of the job says its version, or a line that has none. Before the name of a process there
+// may be the end of what lost its newline.
+func (l *JobLog) versioned() bool {
+	parts := l.heard()
+	for name, p := range l.speakers {
+		if !p.version {
+			continue
+		}
+		if parts[name] != nil {
+			return true
+		}
+		for i := max(0, len(name)-mostName); i < len(name); i++ {
+			if parts[name[i:]] != nil {
+				return true
+			}
+		}
+	}
+	return l.bare
 }
 
 // allReduced is how much a communicator of so many ranks all-reduced, bytes; 0: no line says.

@@ -13,14 +13,20 @@ import (
 	"github.com/inabench/inabench/results"
 )
 
-// others are what three more ranks say, each on a host of its own.
-const others = "\nn2:7:7 [0] NCCL INFO Using network SHARP\nn3:7:7 [0] NCCL INFO Using network SHARP\nn4:7:7 [0] NCCL INFO Using network SHARP\n"
+// others are what three more ranks say, each on a host of its own: as much of their communicator as the log of the first says.
+func others(log string) string {
+	text := "Using network SHARP\n"
+	if strings.Contains(log, " nRanks ") || strings.Contains(log, ": opCount ") {
+		text = "comm 0x9 rank 1 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0\n"
+	}
+	return "\nn2:7:7 [0] NCCL INFO " + text + "n3:7:7 [0] NCCL INFO " + text + "n4:7:7 [0] NCCL INFO " + text
+}
 
 // judge is the first finding of a log of a rank, with others of four ranks on four hosts, and all that it says.
 func judge(t *testing.T, log string, change func(*Evidence)) (results.Finding, string) {
 	t.Helper()
 	if log != "" {
-		log += others
+		log += others(log)
 	}
 	l, err := ReadJobLog(strings.NewReader(log))
 	if err != nil {
@@ -268,7 +274,7 @@ func TestLacking(t *testing.T) {
 	on := func(hosts, ranks int) func(*Evidence) { return func(e *Evidence) { e.Hosts, e.Ranks = hosts, ranks } }
 	ranks := "" // that five more processes of the same host say
 	for pid := range 5 {
-		ranks += fmt.Sprintf("node1:%d:7 [1] NCCL INFO Using network SHARP\n", 5000+pid)
+		ranks += fmt.Sprintf("node1:%d:7 [1] NCCL INFO comm 0x9 rank %d nRanks 9 nNodes 4 localRanks 6 localRank 1 MNNVL 0\n", 5000+pid, 1+pid)
 	}
 	measured := func(bytes int64) func(*Evidence) { return func(e *Evidence) { e.Longest = bytes } }
 	for _, version := range []string{"2.20.5", "2.21.5", "2.22.3", "2.23.4", "2.24.3", "2.26.6", "2.27.7", "2.30.7"} {
@@ -282,7 +288,18 @@ func TestLacking(t *testing.T) {
 		single := strings.ReplaceAll(reduce(another, mebi, direct, 45), "[nranks=4]", "[nranks=1]")
 		quoted := strings.ReplaceAll(called.ReplaceAllString(reduce(comm, 100*mebi, direct, 1), ""), "node1:4100:4100 [0]", "example:")
 		huge := reduce(comm, 1<<38, direct, 1)
-		group := calls(comm, 3) + called.ReplaceAllString(reduce(comm, 3*mebi, direct, 1), "")
+		of3 := strings.Replace(strings.Replace(calls(comm, 3), "opCount 11 sendbuff 0x7f", "opCount 10 sendbuff 0x8f", 1), "opCount 12 sendbuff 0x7f", "opCount 10 sendbuff 0x9f", 1)
+		group := of3 + called.ReplaceAllString(reduce(comm, 3*mebi, direct, 1), "")
+		// calls with numbers behind those of reduce
+		shifted := func(text string) string { return strings.ReplaceAll(text, "opCount ", "opCount f") }
+		twice := func(text string) string { return chosen.ReplaceAllString(text, "$0$0") }
+		other := func(collective string) string {
+			text := reduced(version, collective, comm, mebi/map[string]int{"AllGather": 4, "Broadcast": 1}[collective], direct, 45)
+			if version >= "2.24" {
+				return strings.ReplaceAll(text, "262144 Bytes", "1048576 Bytes")
+			}
+			return text
+		}
 		grouped, sum := results.Pass, "COLLNET_DIRECT for 3145728 bytes"
 		if version >= "2.24" {
 			grouped, sum = results.Inconclusive, "no line says which algorithm NCCL chose for all-reduces of 1048576 bytes"
@@ -295,9 +312,9 @@ func TestLacking(t *testing.T) {
 		}{
 			{"a choice for each call", head + reduce(comm, mebi, direct, 45), measured(1 << 20), results.Pass, "COLLNET_DIRECT for 1048576 bytes"},
 			{"of every rank", every(head + reduce(comm, mebi, direct, 45)), nil, results.Pass, "COLLNET_DIRECT for 1048576 bytes"},
-			{"a choice for 41 of 45 calls", head + calls(comm, 45) + reduce(comm, mebi, direct, 41), nil, results.Pass, "COLLNET_DIRECT"},
-			{"a choice for 5 of 45 calls", head + calls(comm, 45) + reduce(comm, mebi, direct, 5), nil, results.Inconclusive, "of 89 % of the bytes that were all-reduced no line says which algorithm NCCL chose"},
-			{"and every rank says so", every(head + calls(comm, 45) + reduce(comm, mebi, direct, 5)), nil, results.Inconclusive, "of 89 %"},
+			{"a choice for 41 of 45 calls", head + reduce(comm, mebi, direct, 41) + calls(comm, 45), nil, results.Pass, "COLLNET_DIRECT"},
+			{"a choice for 5 of 45 calls", head + reduce(comm, mebi, direct, 5) + calls(comm, 45), nil, results.Inconclusive, "of 89 % of the bytes that were all-reduced no line says which algorithm NCCL chose"},
+			{"and every rank says so", every(head + reduce(comm, mebi, direct, 5) + calls(comm, 45)), nil, results.Inconclusive, "of 89 %"},
 			{"no choice at all", head + calls(comm, 45), nil, results.Inconclusive, "no line says which algorithm"},
 			{"choices of a rank that logs none", head + calls(comm, 45) + of(1, head+reduce(comm, mebi, direct, 45)), nil, results.Inconclusive, "no line says which algorithm"},
 			{"calls of a single rank", every(head + single), nil, results.Inconclusive, "no line says which algorithm"},
@@ -307,13 +324,34 @@ func TestLacking(t *testing.T) {
 			{"short calls, where figures are of long ones", head + calls(comm, 4) + called.ReplaceAllString(reduce(comm, 4*mebi, direct, 1), ""), measured(4 << 20), results.Inconclusive, "all-reduce"},
 			{"calls of other collectives alone", head + strings.ReplaceAll(reduce(comm, mebi, direct, 45), "AllReduce: opCount", "Broadcast: opCount"), nil, results.Inconclusive, "all-reduce"},
 			{"a long one that nobody called", head + reduce(comm, mebi, ring, 45) + called.ReplaceAllString(huge, ""), nil, results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes"},
-			{"a long one that nobody called, beside short ones", head + calls(comm, 45) + reduce(comm, mebi, direct, 5) + called.ReplaceAllString(huge, ""), nil, results.Inconclusive, "of 89 %"},
+			{"a long one that nobody called, beside short ones", head + reduce(comm, mebi, direct, 5) + called.ReplaceAllString(huge, "") + calls(comm, 45), nil, results.Inconclusive, "of 89 %"},
 			{"a long one that no figure is of", head + reduce(comm, mebi, ring, 45) + huge, measured(1 << 20), results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes"},
 			{"choices that a program quotes", head + reduce(comm, mebi, ring, 45) + strings.Repeat(quoted, 1000), nil, results.Fail, "NCCL chose RING for all-reduces of 1048576 bytes"},
 			{"nothing but choices that a program quotes", head + strings.Repeat(quoted, 45), nil, results.Inconclusive, "are of no process"},
 			{"a host that says nothing", head + reduce(comm, mebi, direct, 45), on(5, 5), results.Inconclusive, "4 of 5 hosts have lines of NCCL"},
 			{"a host that says nothing, beside one of many ranks", head + reduce(comm, mebi, direct, 45) + ranks, on(5, 10), results.Inconclusive, "4 of 5 hosts have lines of NCCL"},
 			{"hosts with one name", head + reduce(comm, mebi, direct, 45) + ranks, on(5, 9), results.Pass, "COLLNET_DIRECT"},
+			{"choices before any call", head + called.ReplaceAllString(reduce(comm, mebi, direct, 45), "") + calls(comm, 45), nil, results.Inconclusive, "no line says which algorithm"},
+			{"each choice twice, for half of the calls", head + twice(reduce(comm, mebi, direct, 20)) + calls(comm, 40), nil, results.Inconclusive, "of 50 %"},
+			{"each choice twice, for the last half of the calls", head + calls(comm, 20) + twice(shifted(reduce(comm, mebi, direct, 20))), nil, results.Inconclusive, "of 50 %"},
+			{"each choice twice", head + twice(reduce(comm, mebi, direct, 20)), nil, results.Pass, "COLLNET_DIRECT"},
+			{"choices of a process that begins nothing", head + calls(comm, 45) + strings.ReplaceAll(called.ReplaceAllString(reduce(comm, mebi, direct, 45), ""), "node1:4100", "node1:7777"), nil, results.Inconclusive, "no line says which algorithm"},
+			{"all-gathers, then all-reduces without a choice", head + other("AllGather") + shifted(calls(comm, 45)), nil, results.Inconclusive, "no line says which algorithm"},
+			{"broadcasts, then all-reduces without a choice", head + other("Broadcast") + shifted(calls(comm, 45)), nil, results.Inconclusive, "no line says which algorithm"},
+			{"calls cut before their communicator", head + reduce(comm, mebi, direct, 10) + shifted(strings.ReplaceAll(calls(comm, 20), " comm ", "\n")), nil, results.Inconclusive, "of 67 %"},
+			{"calls cut before their type", head + reduce(comm, mebi, direct, 10) + shifted(strings.ReplaceAll(calls(comm, 20), " datatype ", "\n")), nil, results.Inconclusive, "20 lines of calls cannot be read"},
+			{"calls of a type that is not known", head + reduce(comm, mebi, direct, 10) + shifted(strings.ReplaceAll(calls(comm, 20), "datatype 7", "datatype 12")), nil, results.Inconclusive, "of 80 %"}, // of 8 bytes at most
+			{"a call whose count is more than any", head + reduce(comm, mebi, direct, 40) + shifted(strings.ReplaceAll(calls(comm, 1), "count 262144", "count 18446744073709551615")), nil, results.Inconclusive, "of 100 %"},
+			{"calls whose count is none", head + reduce(comm, mebi, direct, 10) + shifted(strings.ReplaceAll(calls(comm, 20), "count ", "count 0x")), nil, results.Inconclusive, "of 67 %"},
+			{"no call that can be read", head + strings.ReplaceAll(reduce(comm, mebi, direct, 10), "count ", "count -"), nil, results.Inconclusive, "cannot be read"},
+			{"calls that lost their head", head + reduce(comm, mebi, direct, 10) + shifted(strings.ReplaceAll(calls(comm, 20), "node1:4100:4100 [0] NCCL INFO ", "")), nil, results.Inconclusive, "of 67 %"},
+			{"calls of no process", head + reduce(comm, mebi, direct, 10) + shifted(strings.ReplaceAll(calls(comm, 20), "node1:4100:4100 [0] ", "")), nil, results.Inconclusive, "of 80 %"},
+			{"calls that lost their head behind others", head + reduce(comm, mebi, direct, 10) + shifted(strings.ReplaceAll(calls(comm, 20), "node1:4100:4100 [0] NCCL INFO ", "node1:4100:4100 [0] NCCL INFO Channel 00/0")), nil, results.Inconclusive, "of 67 %"},
+			{"calls cut of a rank that logs no choice", head + reduce(comm, mebi, direct, 10) + of(1, head+strings.ReplaceAll(calls(comm, 20), " comm ", "\n")), nil, results.Pass, "COLLNET_DIRECT"},
+			{"one of many calls cut", head + reduce(comm, mebi, direct, 40) + shifted(strings.ReplaceAll(calls(comm, 1), " comm ", "\n")), nil, results.Pass, "1 lines of calls cannot be read"},
+			{"all-gathers that lost their head", head + reduce(comm, mebi, direct, 10) + shifted(strings.ReplaceAll(strings.ReplaceAll(calls(comm, 20), "AllReduce", "AllGather"), "node1:4100:4100 [0] NCCL INFO ", "")), nil, results.Pass, "COLLNET_DIRECT"},
+			{"a version of another program", regexp.MustCompile(`(?m)^.*NCCL version `).ReplaceAllString(head, "x9:1:1 [0] NCCL INFO NCCL version ") + reduce(comm, mebi, direct, 10), nil, results.Inconclusive, "no line names the version"},
+			{"a host of another program, and one that says nothing", head + reduce(comm, mebi, direct, 10) + "x9:1:1 [0] NCCL INFO Using network SHARP\n", on(5, 5), results.Inconclusive, "4 of 5 hosts"},
 			{"a group", head + group, nil, grouped, sum},
 			{"another communicator, whose rank 0 says it", head + member(2) + calls(another, 45) + reduce(comm, mebi, direct, 45) + second(member(0)+reduce(another, mebi, direct, 45)), nil, results.Pass, "COLLNET_DIRECT"},
 			{"another communicator, whose rank 0 does not say it", head + member(2) + calls(another, 45) + reduce(comm, mebi, direct, 45) + second(member(0)+calls(another, 45)), nil, results.Inconclusive, "of 50 %"},
@@ -445,6 +483,12 @@ func TestMixed(t *testing.T) {
 	comm := func(comm string, ranks, nodes int) string {
 		return "n1:7:7 [0] NCCL INFO comm " + comm + " rank 0 nRanks " + strconv.Itoa(ranks) + " nNodes " + strconv.Itoa(nodes) + " localRanks 2 localRank 0 MNNVL 0\n"
 	}
+	each := func(times int, text string) (all string) { // with numbers of their own
+		for i := range times {
+			all += strings.ReplaceAll(text, "opCount 1 ", fmt.Sprintf("opCount %x ", 1+i))
+		}
+		return all
+	}
 	two := comm("0xa", 8, 4) + comm("0xb", 2, 1)
 	for _, test := range []struct {
 		name, log string
@@ -459,7 +503,7 @@ func TestMixed(t *testing.T) {
 		{"the largest of which is lost", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", small, "NVLS", 9), results.Inconclusive, "for all-reduces of 1073741824 bytes"},
 		{"a broken line among short ones", proof + chose("AllReduce", small, "NVLS", 20) + "24 Bytes -> Algo RING proto\n", results.Inconclusive, "may be of longer vectors"},
 		{"a broken line among short ones, of a long one", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", small, "NVLS", 20) + "24 Bytes -> Algo RING proto\n", results.Inconclusive, "all-reduces of 1073741824 bytes"},
-		{"a broken line among many", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", big, "NVLS", 20) + "NCCL INFO AllReduce: 10737418n2:7:7 [0]\n24 Bytes -> Algo RING proto\n", results.Pass, "1 lines that say what NCCL chose cannot be read"},
+		{"a broken line among many", proof + each(20, call("AllReduce", 1<<28, 8, "0xa")+chose("AllReduce", big, "NVLS", 1)) + "NCCL INFO AllReduce: 10737418n2:7:7 [0]\n24 Bytes -> Algo RING proto\n", results.Pass, "1 lines that say what NCCL chose cannot be read"},
 		{"as many broken as whole", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", big, "NVLS", 1) + "24 Bytes -> Algo RING proto\n", results.Inconclusive, "50 %"},
 
 		{"by number, of one kind", old + number(small, "3") + number(big, "2"), results.Inconclusive, "no line says of which collective"},
@@ -472,6 +516,12 @@ func TestMixed(t *testing.T) {
 		{"by number, another collective of another size", old + call("Broadcast", 1<<10, 4, "0xa") + number(small, "1") + call("AllReduce", 1<<28, 4, "0xa") + number(big, "2"), results.Pass, "COLLNET_DIRECT"},
 		{"by number, an all-gather of all ranks' size", old + call("AllGather", 1<<26, 4, "0xa") + number(big, "2") + call("AllReduce", 1<<10, 4, "0xa") + number(small, "1"), results.Fail, "NCCL chose RING for all-reduces of 4096"},
 		{"by number, another collective of the same size", old + call("Broadcast", 1<<28, 4, "0xa") + number(big, "1") + call("AllReduce", 1<<28, 4, "0xa") + number(big, "2"), results.Inconclusive, "no line says which"},
+
+		{"by number, a broadcast of the same size, and a choice for one", old + each(9, call("Broadcast", 1<<28, 4, "0xa")+call("AllReduce", 1<<28, 4, "0xa")+number(big, "2")), results.Inconclusive, "no line says which algorithm NCCL chose for all-reduces of 1073741824"},
+		{"by number, a broadcast of the same size, and choices for both", old + each(9, call("Broadcast", 1<<28, 4, "0xa")+call("AllReduce", 1<<28, 4, "0xa")+number(big, "2")+number(big, "2")), results.Pass, "COLLNET_DIRECT"},
+		{"by number, all-gathers in a group, and all-reduces without a choice", old + each(9, call("AllGather", 1<<24, 4, "0xa")+strings.ReplaceAll(call("AllGather", 3<<24, 4, "0xa"), "0x7 ", "0x8 ")+number(big, "2")) + strings.ReplaceAll(each(9, call("AllReduce", 1<<28, 4, "0xa")), "opCount ", "opCount f"), results.Inconclusive, "for all-reduces of 1073741824"},
+		{"by number, all-reduces of two kinds in a group", old + call("AllReduce", 1<<27, 4, "0xa") + strings.ReplaceAll(call("AllReduce", 1<<27, 4, "0xa"), "0x7 ", "0x8 ") + call("AllReduce", 1<<10, 4, "0xa") + strings.ReplaceAll(call("AllReduce", 1<<10, 4, "0xa"), "0x7 ", "0x8 ") + number(big, "2") + number("8192", "0"), results.Pass, "COLLNET_DIRECT"},
+		{"by number, a group and the last of it alone", old + call("AllReduce", 1<<27, 4, "0xa") + strings.ReplaceAll(call("AllReduce", 1<<27, 4, "0xa"), "0x7 ", "0x8 ") + number(big, "2") + strings.Repeat(number("536870912", "2"), 9) + strings.ReplaceAll(each(9, call("AllReduce", 1<<27, 4, "0xa")), "opCount ", "opCount f"), results.Inconclusive, "of 82 %"},
 
 		{"a communicator within a host, around a ring", proof + two + call("AllReduce", 1<<10, 8, "0xa") + chose("AllReduce", small, "COLLNET_CHAIN", 1) + call("AllReduce", 1<<28, 2, "0xb") + chose("AllReduce", big, "RING", 1), results.Pass, "RING for 1073741824 bytes within hosts"},
 		{"a communicator within a host, over NVLink's switches", proof + two + call("AllReduce", 1<<28, 2, "0xb") + chose("AllReduce", big, "NVLS", 1), results.Inconclusive, "between hosts"},
