@@ -109,9 +109,9 @@ func (r *Reading) perftestRow(columns, units, fields []string) error {
 // perftestValue is an error if a value cannot be one of its metric, and not ok if it says too little.
 func (r *Reading) perftestValue(metric, of string, v float64) (ok bool, err error) {
 	switch {
-	case v < 0, v == 0 && metric == "goodput":
+	case v < 0:
 		return false, fmt.Errorf("%w: %s of %s is %v", ErrOutput, metric, of, v)
-	case v == 0 && metric == "message_rate":
+	case v == 0 && (metric == "goodput" || metric == "message_rate"):
 		r.note("%s of %s is less than its column can say: left out", metric, of)
 		return false, nil
 	}
