@@ -19,7 +19,8 @@ import (
 // others workers that keep step find a memory long enough that is shorter than their windows, and once one of them is
 // behind the others take each other's slots for good: one process that stands still once, for half a round trip, is enough.
 // And jobs that index a memory by PSN may find each other's slots always or never, as they happen to be apart, and their
-// rates follow from that: where somebody has stood still, they may be as far apart as at random.
+// rates follow from that: where somebody has stood still, they may be as far apart as at random. What is left may be a state
+// that none of the runs has met, as far as they differ (Phase.UnlikeBy).
 func (r *run) locate(ctx context.Context, setup testbed.Setup, base Baseline, obs observation, span int, p *placement.Prediction, ph *results.Phase) error {
 	topo := r.Testbed().Inventory().Topology()
 	mean := figures(p, topo, base)
@@ -86,8 +87,30 @@ func (r *run) locate(ctx context.Context, setup testbed.Setup, base Baseline, ob
 	case several && still > longest:
 		ph.Unlike = fmt.Sprintf("the setting has more than one state, and the testbed stood still %d times, for %s in all, of which each may have changed it: what comes of that is not followed",
 			stood, human.Quantity(still, "s"))
+	default:
+		ph.Unlike, ph.UnlikeBy = unmet(p)
 	}
 	return nil
+}
+
+// varied is from which part of a rate on, or which share, runs that were followed differ so much that a setting has more
+// than one state.
+const varied = 0.02
+
+// unmet says that runs that were followed differ, and what part of what is predicted a figure may be off for it: of a few
+// runs nobody knows that they met all states, so that another one may be as far off again. Empty: they do not differ.
+func unmet(p *placement.Prediction) (why string, by float64) {
+	for _, j := range p.Jobs {
+		by = max(by, j.Spread)
+		for _, s := range j.Shares {
+			by = max(by, s.Spread)
+		}
+	}
+	if by *= placement.Deviations; by < varied {
+		return "", 0
+	}
+	return fmt.Sprintf("the setting has more than one state, and how late the machine is chooses between them: runs that were followed differ by %s, and there may be other states",
+		human.Quantity(by, "1")), 2 * by
 }
 
 // joint is how far, in tolerances, a phase may be from a run to be in its state: less than from a prediction, for the run is

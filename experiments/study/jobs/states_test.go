@@ -181,3 +181,22 @@ ps = "h3"
 		}
 	}
 }
+
+// TestUnmet: what few of a setting's states were followed says that there are states, not how far these are apart.
+func TestUnmet(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		spread, share float64 // of the job's rate, and of its share
+		want          float64
+	}{
+		{"one state", .002, .003, 0},
+		{"two states of a rate", .05, 0, .196},
+		{"two states of a share", .002, .03, .1176},
+	} {
+		p := &placement.Prediction{Jobs: []placement.JobPrediction{{Name: "A", Spread: c.spread, Shares: []placement.SharePrediction{{Switch: "tor1", Spread: c.share}}}}}
+		why, by := unmet(p)
+		if math.Abs(by-c.want) > 1e-9 || (why == "") != (c.want == 0) {
+			t.Errorf("%s: %q, %v, want %v", c.name, why, by, c.want)
+		}
+	}
+}
