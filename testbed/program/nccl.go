@@ -240,7 +240,7 @@ func (r *Reading) ncclRows(rows []ncclRow, iters int) {
 		if row.inPlace {
 			of += "/in-place"
 		} else {
-			r.lines = append(r.lines, ncclLine{row.size, row.kind})
+			r.lines = append(r.lines, tableLine{row.size, row.kind})
 		}
 		if finite(row.wrong) && row.wrong != 0 && r.Wrong == "" {
 			r.Wrong = fmt.Sprintf("%s: %v wrong values", of, row.wrong)

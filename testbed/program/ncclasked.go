@@ -54,19 +54,28 @@ func (o ncclOptions) read(args []string) {
 // options are those that nccl-tests is started with. What stands in a command behind another program than a test may be that
 // program's own, and nobody knows it.
 func (w *Workload) options() ncclOptions {
-	command, o := w.Program(), ncclOptions{}
-	test := len(command) - 1
-	for test >= 0 && !strings.HasSuffix(path.Base(command[test]), "_perf") {
-		test--
-	}
-	o.read(command[test+1:])
-	if test < 0 {
+	o := ncclOptions{}
+	args, test := w.behind(func(name string) bool { return strings.HasSuffix(name, "_perf") })
+	o.read(args)
+	if !test {
 		for letter := range o {
 			o[letter] = unknownOption
 		}
 	}
 	o.read(slices.Concat(w.ncclFrom(), w.ncclGPUs(), w.Arguments))
 	return o
+}
+
+// behind is what stands in the command behind the last program whose name is that of a test; ok is false, and it is all of
+// the command, where there is none.
+func (w *Workload) behind(test func(name string) bool) (args []string, ok bool) {
+	command := w.Program()
+	for i := len(command) - 1; i >= 0; i-- {
+		if test(path.Base(command[i])) {
+			return command[i+1:], true
+		}
+	}
+	return command, false
 }
 
 // whole is a whole number as strtol reads it; without the option it is what the tests take.
@@ -150,8 +159,8 @@ func (w *Workload) ncclSizes(most int64) (sizes []int64) {
 	return sizes
 }
 
-// ncclLine is a line of a table: its size, and what is reduced how.
-type ncclLine struct {
+// tableLine is one of a table: its size, and of nccl-tests what is reduced how.
+type tableLine struct {
 	size int64
 	kind string
 }

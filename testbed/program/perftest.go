@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -62,7 +61,7 @@ func (r *Reading) perftestRow(columns, units, fields []string) error {
 		return fmt.Errorf("%w: size %q", ErrOutput, fields[0])
 	}
 	of, n := SizeName(size), 2
-	r.lines = append(r.lines, ncclLine{size: size})
+	r.lines = append(r.lines, tableLine{size: size})
 	for i, c := range columns[1:] {
 		metric := ""
 		switch c {
@@ -123,54 +122,64 @@ func (r *Reading) perftestValue(metric, of string, v float64) (ok bool, err erro
 // Source: github.com/linux-rdma/perftest, src/perftest_parameters.c.
 const perftestFlags = "aFegzRvhbNVCHUOZP"
 
+// perftestOption reads the option, or the letters of several, that args begin with, and says of how many of args it is. Name is
+// "a" (all sizes) or "s" (a size, which is value); other options are none.
+func perftestOption(args []string) (name, value string, n int) {
+	following := func(value string) (string, int) {
+		if value == "" && len(args) > 1 {
+			return args[1], 2
+		}
+		return value, 1
+	}
+	if long, ok := strings.CutPrefix(args[0], "--"); ok {
+		long, value, given := strings.Cut(long, "=")
+		switch {
+		case len(long) > 1 && strings.HasPrefix("all", long):
+			return "a", "", 1
+		case len(long) > 1 && strings.HasPrefix("size", long) && given:
+			return "s", value, 1
+		case len(long) > 1 && strings.HasPrefix("size", long):
+			value, n = following("")
+			return "s", value, n
+		}
+		return "", "", 1
+	}
+	letters, ok := strings.CutPrefix(args[0], "-")
+	if !ok {
+		return "", "", 1
+	}
+	flags := letters[:len(letters)-len(strings.TrimLeft(letters, perftestFlags))]
+	switch letters = letters[len(flags):]; {
+	case strings.Contains(flags, "a"):
+		return "a", "", 1
+	case letters == "":
+		return "", "", 1
+	case letters[0] == 's':
+		name = "s"
+	}
+	value, n = following(letters[1:])
+	return name, value, n
+}
+
 // perftestSize is the size that a table of perftest must have, by the last that it was asked for; 0: nobody knows, or all (-a)
 // were.
 func (w *Workload) perftestSize() (size int64) {
-	command := w.Program()
-	test := len(command) - 1
-	for test >= 0 && !strings.HasPrefix(path.Base(command[test]), "ib_") && !strings.HasPrefix(path.Base(command[test]), "raw_ethernet_") {
-		test--
-	}
-	args := slices.Clone(w.Arguments)
+	args := w.Arguments
 	if w.Size > 0 {
-		args = append([]string{"-s", strconv.FormatInt(w.Size, 10)}, args...)
+		args = slices.Concat([]string{"-s", strconv.FormatInt(w.Size, 10)}, args)
 	}
-	if test >= 0 {
-		args = slices.Concat(command[test+1:], args)
+	if own, ok := w.behind(func(name string) bool {
+		return strings.HasPrefix(name, "ib_") || strings.HasPrefix(name, "raw_ethernet_")
+	}); ok {
+		args = slices.Concat(own, args)
 	}
-	for i := 0; i < len(args); i++ {
-		text, given := "", false
-		if long, ok := strings.CutPrefix(args[i], "--"); ok {
-			name, value, has := strings.Cut(long, "=")
-			switch {
-			case len(name) > 1 && strings.HasPrefix("all", name):
-				return 0
-			case len(name) > 1 && strings.HasPrefix("size", name):
-				text, given = value, true
-				if !has && i+1 < len(args) {
-					i++
-					text = args[i]
-				}
-			}
-		} else if letters, ok := strings.CutPrefix(args[i], "-"); ok {
-			for letters != "" && strings.Contains(perftestFlags, letters[:1]) {
-				if letters[0] == 'a' {
-					return 0
-				}
-				letters = letters[1:]
-			}
-			if letters == "" {
-				continue
-			}
-			value := letters[1:]
-			if value == "" && i+1 < len(args) {
-				i++
-				value = args[i]
-			}
-			text, given = value, letters[0] == 's'
-		}
-		if given {
-			size, _ = strconv.ParseInt(text, 0, 64) // 0 where it is no number
+	for len(args) > 0 {
+		name, value, n := perftestOption(args)
+		switch args = args[n:]; name {
+		case "a":
+			return 0
+		case "s":
+			size, _ = strconv.ParseInt(value, 0, 64) // 0 where it is no number
 		}
 	}
 	return size
@@ -179,7 +188,7 @@ func (w *Workload) perftestSize() (size int64) {
 // perftestWhole is an error if a table of perftest lacks the size that was asked for.
 func (w *Workload) perftestWhole(r *Reading) error {
 	size := w.perftestSize()
-	if size <= 0 || slices.ContainsFunc(r.lines, func(l ncclLine) bool { return l.size == size }) {
+	if size <= 0 || slices.ContainsFunc(r.lines, func(l tableLine) bool { return l.size == size }) {
 		return nil
 	}
 	return fmt.Errorf("perftest: %w: the table lacks %s, which it was asked for", ErrOutput, SizeName(size))
@@ -208,7 +217,7 @@ func ReadPerftestJSON(text []byte) (*Reading, error) {
 	}
 	r := &Reading{}
 	of, n := SizeName(out.Results.Size), 2
-	r.lines = append(r.lines, ncclLine{size: out.Results.Size})
+	r.lines = append(r.lines, tableLine{size: out.Results.Size})
 	if i := out.Results.Iterations; i != nil && *i <= 0 {
 		return nil, fmt.Errorf("perftest --out_json: %w: %d iterations", ErrOutput, *i)
 	} else if i != nil {

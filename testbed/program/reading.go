@@ -54,7 +54,7 @@ type Reading struct {
 	// Rows is how many rows a table of nccl-tests has, in place and out of place; of so many of them, Checked, results were
 	// compared with what they should be.
 	Rows, Checked int
-	lines         []ncclLine // of such a table, and of perftest's
+	lines         []tableLine // of such a table, and of perftest's
 	// Wrong is what the program found wrong with its own results, empty: nothing.
 	Wrong string
 	over  bool // there were more figures than are kept

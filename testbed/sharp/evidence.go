@@ -132,7 +132,8 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if l.Unreadable > 0 {
 		say(fmt.Sprintf("%d lines that say what NCCL chose cannot be read, are of no process, or follow a call of a single rank", l.Unreadable))
 	}
-	torn := l.tornCalls()
+	called, leads := l.called()
+	torn := l.torn(leads)
 	if torn.calls > 0 {
 		say(fmt.Sprintf("%d lines of calls cannot be read or are of no process", torn.calls))
 	}
@@ -172,7 +173,7 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	default:
 		return verdict{results.Inconclusive, fmt.Sprintf("NCCL chose %s, and no line says which of these were all-reduces between hosts (NCCL_DEBUG_SUBSYS=INIT,COLL,TUNING)", listed(all))}
 	}
-	known, silent := l.answered(known)
+	known, silent := l.answered(known, called, leads)
 	largest := int64(0)
 	for _, a := range known {
 		largest = max(largest, a.Bytes)
@@ -199,25 +200,25 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if len(smaller) > 0 {
 		say("and for smaller ones " + listed(smaller))
 	}
-	called := int64(0)
+	longestCall := int64(0)
 	for n, c := range calls {
 		if c.between {
-			called = max(called, n)
+			longestCall = max(longestCall, n)
 		}
 	}
-	if longest := max(called, e.Longest); longest > largest {
+	if longest := max(longestCall, e.Longest); longest > largest {
 		return verdict{results.Inconclusive, fmt.Sprintf("no line says which algorithm NCCL chose for all-reduces of %d bytes", longest)}
 	}
-	if called == 0 && !named(lines) {
+	if longestCall == 0 && !named(lines) {
 		return verdict{results.Inconclusive, "no line says of which collective NCCL chose an algorithm, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) of all-reduces between hosts"}
 	}
 	if l.Unreadable+torn.calls > 0 && len(calls) == 0 {
 		return verdict{results.Inconclusive, "lines that cannot be read may be of longer vectors, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how long these are"}
 	}
 	switch {
-	case len(l.Calls) > 0 && called == 0:
+	case len(l.Calls) > 0 && longestCall == 0:
 		return verdict{results.Inconclusive, "the log has calls, and none of an all-reduce between hosts"}
-	case called > 0 && called < e.Longest:
+	case longestCall > 0 && longestCall < e.Longest:
 		return verdict{results.Inconclusive, fmt.Sprintf("the log has calls, and none of an all-reduce of %d bytes", e.Longest)}
 	}
 	part := through / (through + around)
@@ -244,8 +245,8 @@ func (e *Evidence) tuned(say func(string)) verdict {
 
 // answered returns those of NCCL's choices for all-reduces between hosts that belong to calls before them or speak against
 // switches, and how many bytes calls have for which there is no choice. Where the log has no calls, all choices are taken to belong.
-func (l *JobLog) answered(chosen []Algorithm) (known []Algorithm, silent float64) {
-	called, leads := l.called()
+// Called and leads are of called.
+func (l *JobLog) answered(chosen []Algorithm, called map[int64]int, leads map[string]bool) (known []Algorithm, silent float64) {
 	if len(called) == 0 {
 		return chosen, 0
 	}
@@ -289,23 +290,21 @@ func (l *JobLog) answered(chosen []Algorithm) (known []Algorithm, silent float64
 // called returns how often all-reduces of each size were called between hosts, once for all ranks of a communicator: by rank 0,
 // which logs what NCCL chose; where nothing says which process that is, by whichever calls most. Leads may be rank 0 of one.
 func (l *JobLog) called() (called map[int64]int, leads map[string]bool) {
-	zero, nodes := map[Communicator]bool{}, l.nodes() // whether the process is rank 0 of it
+	nodes := l.nodes()
 	called, leads = map[int64]int{}, map[string]bool{}
-	for p := range l.speakers {
-		leads[p] = true
-	}
-	for _, c := range l.Communicators {
-		if of := c.asCalled(); c.Ranks > 1 {
-			zero[of] = zero[of] || c.Rank == 0
-			leads[c.Process] = false
+	for of, first := range l.first {
+		if of.Ranks > 1 {
+			leads[of.Process] = leads[of.Process] || first
 		}
 	}
-	for of, first := range zero {
-		leads[of.Process] = leads[of.Process] || first
+	for p := range l.speakers {
+		if _, known := leads[p]; !known {
+			leads[p] = true
+		}
 	}
 	processes := map[string]map[int64]int{}
 	for of, s := range l.reduced {
-		first, known := zero[of]
+		first, known := l.first[of]
 		if of.Process == "" || of.Ranks == 1 || nodes[of] == 1 || known && !first {
 			continue
 		}
@@ -327,9 +326,8 @@ func (l *JobLog) called() (called map[int64]int, leads map[string]bool) {
 	return called, leads
 }
 
-// tornCalls are calls that cannot be read, of processes that may be rank 0 or of any.
-func (l *JobLog) tornCalls() torn {
-	_, leads := l.called()
+// torn are calls that cannot be read, of processes that may be rank 0, which lead, or of any.
+func (l *JobLog) torn(leads map[string]bool) torn {
 	all := torn{}
 	if l.nobodys != nil {
 		all = *l.nobodys

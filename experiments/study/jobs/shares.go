@@ -24,7 +24,7 @@ const claimed = 0.04
 // more or fewer packets than those that it denies, and of some one packet comes, which is complete
 // and neither: there it follows from what the switch says that it sent on as it was, of which one
 // of each PSN had to be.
-func (in *inspection) says(w results.Window, counter counter, j placement.JobPlan, node int, seen share) (results.Figure, error) {
+func says(w results.Window, counter counter, j placement.JobPlan, node int, seen share) (results.Figure, error) {
 	of := spec.AtSwitch(j.Name, j.Tree[node].Switch)
 	granted, denied := counter("job_granted_packets", of), counter("job_denied_packets", of)
 	if !j.AboveSums(j.Tree[node].Switch) {
@@ -34,7 +34,7 @@ func (in *inspection) says(w results.Window, counter counter, j placement.JobPla
 }
 
 // copies is how much of a share the copies may be that cables made of packets on their way to the PS.
-func (in *inspection) copies(w results.Window, counter counter, seen share) float64 {
+func copies(w results.Window, counter counter, seen share) float64 {
 	var made []results.Series
 	for of := range seen.way {
 		made = append(made, counter("port_tx_dup_packets", of), counter("port_rx_dup_packets", of))
@@ -91,7 +91,7 @@ func (in *inspection) compare(w results.Window, counter counter, j placement.Job
 		if !j.Tree[i].Aggregate {
 			continue
 		}
-		sw := j.Tree[i].Switch
+		sw, of := j.Tree[i].Switch, spec.AtSwitch(j.Name, j.Tree[i].Switch)
 		seen, ok := seenShare(counter, j, i)
 		if !ok {
 			continue
@@ -99,12 +99,12 @@ func (in *inspection) compare(w results.Window, counter counter, j placement.Job
 		if seen.way = nil; last(j, i) && in.Inv != nil {
 			seen.way = in.Between([]handover.End{{Node: sw}}, []handover.End{{Node: j.PS}})
 		}
-		granted, denied := counter("job_granted_packets", spec.AtSwitch(j.Name, sw)), counter("job_denied_packets", spec.AtSwitch(j.Name, sw))
-		says, err := in.says(w, counter, j, i, seen)
+		granted, denied := counter("job_granted_packets", of), counter("job_denied_packets", of)
+		claim, err := says(w, counter, j, i, seen)
 		got, gerr := seen.of(w)
 		var resends results.Figure
 		var rerr error
-		if r := counter("job_resends_packets", spec.AtSwitch(j.Name, sw)); len(r.T) > 0 { // a model has none
+		if r := counter("job_resends_packets", of); len(r.T) > 0 { // a model has none
 			resends, rerr = results.Ratio(w, r, results.Sum(granted, denied))
 		}
 		// Only what workers say that they sent again explains anything: it comes once to a switch next to them, and
@@ -113,28 +113,28 @@ func (in *inspection) compare(w results.Window, counter counter, j placement.Job
 			resends.Value = min(resends.Value, asked.Value*float64(int(1)<<(deepest(&j)-1)))
 		}
 		if errors.Is(err, results.ErrCounterFell) {
-			out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Inconclusive,
+			out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: of, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("what switch %s says that it added up of job %s's gradients cannot be held against what %s: its count began again, %v", sw, j.Name, seen.by, err)})
 		}
 		if err != nil || gerr != nil || rerr != nil {
 			continue
 		}
-		gap := math.Abs(says.Value - got.Value)
+		gap := math.Abs(claim.Value - got.Value)
 		// While queues grow or drain, what passes a switch is not what the PS completes meanwhile. What the
 		// switch itself counts as come and sent on decides then, which hops hold to the counts of others.
 		if own, err := seen.counted(w, counter, j, i).of(w); err == nil {
-			gap = min(gap, math.Abs(says.Value-own.Value))
+			gap = min(gap, math.Abs(claim.Value-own.Value))
 		}
-		noise := max(got.Hi-got.Lo, says.Hi-says.Lo) / 2
+		noise := max(got.Hi-got.Lo, claim.Hi-claim.Lo) / 2
 		load := in.workload(j.Name)
 		if got.N < 2 || len(w.Out) > 0 || load.Control == "aimd" { // nothing says how much there is, there are more ends than two, or queues grow and empty
 			noise = max(noise, seen.flying(w, load.Window))
 		}
-		if gap <= claimed+noise+2*resends.Value+in.copies(w, counter, seen) {
+		if gap <= claimed+noise+2*resends.Value+copies(w, counter, seen) {
 			continue
 		}
-		out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,
-			What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, human.Quantity(says.Value, "1"), j.Name, seen.by, human.Quantity(got.Value, "1"))})
+		out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
+			What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, human.Quantity(claim.Value, "1"), j.Name, seen.by, human.Quantity(got.Value, "1"))})
 	}
 	return out
 }
