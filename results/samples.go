@@ -180,19 +180,17 @@ func readSamples(r io.Reader, add func(*Sample)) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	for n := 1; ; n++ {
 		line, err := in.ReadSlice('\n') // which is good until the next
+		var bad error
 		if errors.Is(err, bufio.ErrBufferFull) {
-			begin := bytes.Clone(line)
-			line, err = bounded.ReadLine(in, bounded.Line)
-			line = append(begin, line...)
+			line, bad, err = longLine(in, line)
 		}
 		whole := err == nil
 		if err != nil && err != io.EOF {
 			return err
 		}
-		if text := bytes.TrimSpace(line); len(text) > 0 {
+		if text := bytes.TrimSpace(line); len(text) > 0 || bad != nil {
 			var s Sample
-			var bad error
-			if !words.sample(text, &s) {
+			if bad == nil && !words.sample(text, &s) {
 				s = Sample{}
 				bad = json.Unmarshal(text, &s)
 			}
@@ -212,6 +210,29 @@ func readSamples(r io.Reader, add func(*Sample)) error {
 			return nil
 		}
 	}
+}
+
+// mostSkipped is how long a line may be that is left out; after a longer one nothing more is read.
+const mostSkipped = 64 << 20
+
+// longLine is the line of which a full buffer is the beginning, with its end. One of more than bounded.Line bytes is read to its end
+// and not kept: bad, which wraps bounded.ErrTooLarge, says so.
+func longLine(in *bufio.Reader, begin []byte) (line []byte, bad, err error) {
+	line, err = bytes.Clone(begin), bufio.ErrBufferFull
+	n := len(line)
+	for errors.Is(err, bufio.ErrBufferFull) && n <= mostSkipped {
+		var part []byte
+		part, err = in.ReadSlice('\n')
+		n += len(part)
+		line = append(line, part[:min(len(part), bounded.Line+2-len(line))]...)
+	}
+	switch {
+	case n > mostSkipped:
+		return nil, nil, fmt.Errorf("a line is %w: more than %d bytes", bounded.ErrTooLarge, mostSkipped)
+	case n > bounded.Line+1 && (err == nil || err == io.EOF):
+		return nil, fmt.Errorf("it is %w: more than %d bytes", bounded.ErrTooLarge, bounded.Line), nil
+	}
+	return line, nil, err
 }
 
 // words are the texts of samples, each kept once: a run has millions of samples of some thousand names.

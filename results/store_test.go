@@ -734,11 +734,16 @@ func TestReadSamplesCutOff(t *testing.T) {
 	for text, want := range map[string]string{
 		"{\"t\":1}\nrubbish\n{\"t\":2}\n":                               "line 2 is damaged",
 		"{\"t\":1}\n\n{\"t\":9,\"sou{\"t\":9}\n[]\n{\"t\":2}\n{\"t\":3": "2 lines are damaged, the first is line 3",
+		// Longer than a line may be, and the longest that may be.
+		"{\"t\":1}\n" + strings.Repeat("x", 10<<20) + "\n{\"t\":2}\n":                  "line 2 is damaged: it is too large",
+		"{\"t\":1}\n{\"t\":9}" + strings.Repeat(" ", bounded.Line-6) + "\n{\"t\":2}\n": "line 2 is damaged: it is too large",
+		"{\"t\":1}\n{\"t\":2}" + strings.Repeat(" ", bounded.Line-7) + "\nrubbish\n":   "line 3 is damaged",
+		"{\"t\":1}\n{\"t\":2}\n" + strings.Repeat("x", bounded.Line+2):                 "line 3 is damaged: it is too large",
 	} {
 		s, err := results.ReadSamples(strings.NewReader(text))
 		var damaged *results.Damaged
 		if !errors.As(err, &damaged) || !strings.HasPrefix(err.Error(), want) || len(s) != 2 || s[1].T != 2 {
-			t.Errorf("%q: %v, %v; want %s", text, s, err, want)
+			t.Errorf("%.40q: %v, %v; want %s", text, s, err, want)
 		}
 	}
 }
