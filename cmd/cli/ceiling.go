@@ -3,10 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/drivers"
@@ -15,9 +13,7 @@ import (
 	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/keepers"
-	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/preflight"
-	"github.com/inabench/inabench/testbed/reach"
 )
 
 // asksOf is what a plan asks of the hosts of its lab.
@@ -49,7 +45,11 @@ func asksIn(ctx context.Context, path string) (asks []carry.Ask, unforeseen []re
 // lookAtCeilings is carry.Look for hosts that nobody has a lease of: a host is busy while it measures itself. Others are
 // judged by what was kept of them.
 func lookAtCeilings(ctx context.Context, inv *inventory.Inventory, there []preflight.Host, asks []carry.Ask, fan int) []results.Preflight {
-	taken := takenFrom(ctx, inv, there, fan)
+	have := map[string]hosts.Host{}
+	for _, h := range there {
+		have[h.Name] = h.Client
+	}
+	taken := keepers.Taken(ctx, inv, have, cmp.Or(os.Getenv("INABENCH_OWNER"), keepers.Owner()), fan)
 	var free []preflight.Host
 	var rest []inventory.Host
 	for _, h := range there {
@@ -68,36 +68,6 @@ func lookAtCeilings(ctx context.Context, inv *inventory.Inventory, there []prefl
 	}
 	return all
 }
-
-// takenFrom says of hosts who is at work there, by name. Who cannot be asked is taken for free, as the next run finds out.
-func takenFrom(ctx context.Context, inv *inventory.Inventory, there []preflight.Host, fan int) map[string]string {
-	ctx, cancel := context.WithTimeoutCause(ctx, takenTime, fmt.Errorf("no answer within %v", takenTime))
-	defer cancel()
-	names, have := []string{}, map[string]hosts.Host{}
-	for _, h := range there {
-		names, have[h.Name] = append(names, h.Name), h.Client
-	}
-	k := keepers.Beside(ctx, inv, names, have, reach.Options{Fan: fan})
-	defer k.Close()
-	states := make([]lease.State, len(there))
-	_ = hosts.FanOut(ctx, fan, there, func(ctx context.Context, i int, h preflight.Host) error {
-		p, err := k.Place(ctx, h.Name)
-		if err == nil {
-			states[i], err = lease.Look(ctx, p)
-		}
-		return err
-	})
-	owner, out := cmp.Or(os.Getenv("INABENCH_OWNER"), keepers.Owner()), map[string]string{}
-	for i, s := range states {
-		if s.Held && (s.Run != "" || s.Owner != owner) { // one's own lock is for one's own work
-			out[names[i]] = (&lease.HeldError{State: s}).Error()
-		}
-	}
-	return out
-}
-
-// takenTime is for how long hosts are asked who has them.
-const takenTime = 20 * time.Second
 
 // writeForeseen says whether a lab's hosts are able to do what a plan asks of them, as far as they have been measured.
 func writeForeseen(w io.Writer, plan *experiments.SavedPlan) error {

@@ -79,7 +79,7 @@ Examples:
 
 func fidelityAction(c *cli.Context) error {
 	if c.IsSet("random") {
-		return survey(c)
+		return surveyAtRandom(c)
 	}
 	if flag := slices.IndexFunc([]string{"seed", "case", "keep", "factor"}, c.IsSet); flag >= 0 {
 		return usagef("add --random N", "fidelity: options of --random need --random")

@@ -53,8 +53,8 @@ func checkCommand() *cli.Command {
 				if err != nil || s == nil {
 					continue
 				}
-				switch carried := keepsUp(c.Context, s); carried {
-				case "", unmeasured:
+				switch carried := pace.KeepsUp(c.Context, s, version()); carried {
+				case "", pace.Unmeasured:
 					note = cmp.Or(note, carried)
 				default:
 					fmt.Fprintln(c.App.Writer, "  "+carried)
@@ -113,7 +113,7 @@ func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err erro
 // drawable is why what an experiment draws for its repeats cannot be; nil of those that draw nothing, or from a file, or are
 // many points. Jobs that are placed are looked at by a plan.
 func drawable(s *spec.Spec) error {
-	if _, places := kinds.Of(s).(study.Placer); places || len(s.Points()) > mostChecked {
+	if _, places := kinds.Of(s).(study.Placer); places || len(s.Points()) > pace.MostChecked {
 		return nil
 	}
 	if files, err := kinds.Files(s); err != nil || len(files) > 0 {
@@ -190,7 +190,7 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if note := fits(plan); emulated && note != "" {
+			if note := pace.Fits(plan, version()); emulated && note != "" {
 				slow.say(note)
 			}
 			if driverOf(c, spec) == "lab" {

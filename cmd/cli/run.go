@@ -171,7 +171,7 @@ func runAction(c *cli.Context) error {
 		rec, dir, err = experiments.Run(c.Context, slow.spec, opt)
 		p.clear()
 	}
-	if run(); err == nil && limited(rec) {
+	if run(); err == nil && pace.Limited(rec) {
 		first, firstDir := rec, dir
 		if ok, err := slow.choose(c.Context, again); err == nil && ok {
 			p.say("undecided, for this machine was the limit; once more, slower. The first run is " + first.ID)
@@ -200,7 +200,7 @@ func runAction(c *cli.Context) error {
 		return err
 	}
 	if driver == "netns" && !c.Bool("quiet") {
-		if note := tooFast(c.Context, slow.spec, rec); note != "" {
+		if note := pace.TooFast(c.Context, slow.spec, rec, version()); note != "" {
 			p.say(note)
 		}
 	}

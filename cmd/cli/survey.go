@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -15,9 +13,8 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/kinds"
-	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/random"
-	"github.com/inabench/inabench/internal/parallel"
+	"github.com/inabench/inabench/experiments/survey"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -37,8 +34,8 @@ func surveyFlags() []cli.Flag {
 	}
 }
 
-// survey runs settings drawn at random.
-func survey(c *cli.Context) (err error) {
+// surveyAtRandom runs settings drawn at random.
+func surveyAtRandom(c *cli.Context) (err error) {
 	n, first := c.Int("random"), c.Int("case")
 	driver := "netns"
 	if c.IsSet("on") {
@@ -65,29 +62,30 @@ func survey(c *cli.Context) (err error) {
 	} else if err := os.MkdirAll(dir, 0o777); err != nil {
 		return outputError{err}
 	}
-	d := drawer{c: c, driver: driver, dir: dir, seed: random.Seed(c.String("seed"))}
-	if driver == "netns" && !c.IsSet("factor") {
-		if d.machine, err = carry.Measure(c.Context, version()); err != nil {
+	d := drawer{c, dir, survey.Driver{Seed: random.Seed(c.String("seed")), On: driver, Factor: c.Float64("factor")}}
+	d.Prepare, d.Run = d.prepare, d.run
+	if driver == "netns" && d.Factor == 0 {
+		if d.Machine, err = carry.Measure(c.Context, version()); err != nil {
 			return err
 		}
-		d.say("%v", d.machine)
+		d.say("%v", d.Machine)
 	}
 	out := fidelity.NewSurvey(driver, c.String("seed"), placement.Occupancy, n, []fidelity.SurveyLimit{
 		{Metric: "goodput", Tolerance: random.RateTolerance}, {Metric: "link_rate", Tolerance: random.RateTolerance}, {Metric: "share", Tolerance: random.ShareTolerance},
 	})
 	began := time.Now()
-	for i, r := range d.all(first, n) {
+	for i, r := range d.All(c.Context, first, n) {
 		if c.Context.Err() != nil {
 			break
 		}
-		child, ended := errors.AsType[childError](r.err)
-		if r.err != nil && !ended {
-			return r.err
+		child, ended := errors.AsType[childError](r.Err)
+		if r.Err != nil && !ended {
+			return r.Err
 		}
 		if child.said != "" {
-			r.err = errors.New(child.said)
+			r.Err = errors.New(child.said)
 		}
-		out.Add(r.setting, r.rec, r.err)
+		out.Add(d.described(r), r.Record, r.Err)
 		last := out.Cases[len(out.Cases)-1]
 		d.say("setting %d of %d: %s: %s, after %s", i+1, n, last.Title, last.Outcome, human.Elapsed(time.Since(began).Round(time.Second)))
 	}
@@ -98,13 +96,11 @@ func survey(c *cli.Context) (err error) {
 	return errors.Join(err, context.Cause(c.Context))
 }
 
-// drawer runs settings of a seed.
+// drawer runs settings of a seed, each in a process of its own.
 type drawer struct {
-	c       *cli.Context
-	driver  string
-	dir     string
-	seed    uint64
-	machine carry.Machine // of netns, without --factor
+	c   *cli.Context
+	dir string
+	survey.Driver
 }
 
 func (d *drawer) say(format string, args ...any) {
@@ -113,194 +109,39 @@ func (d *drawer) say(format string, args ...any) {
 	}
 }
 
-// ran is a setting that was run.
-type ran struct {
-	setting fidelity.SurveyCase
-	rec     *results.Record // nil where the run came to nothing because of err
-	err     error
-}
-
-// all runs settings, and gives each in its turn: emulations one after the other, since two that take half
-// of the machine's headroom each are late where either alone is not, and models as many at a time as there
-// are processors. Once it is left no more are begun, and those that are under way are waited for.
-func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
-	return func(yield func(int, ran) bool) {
-		ctx, cancel := context.WithCancel(d.c.Context)
-		done := make([]chan ran, n)
-		for i := range done {
-			done[i] = make(chan ran, 1)
-		}
-		limit := 1
-		if d.driver == "sim" {
-			limit = runtime.NumCPU()
-		}
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_ = parallel.Every(limit, n, func(i int) error { // what goes wrong is in done
-				r := ran{err: ctx.Err()}
-				if r.err == nil {
-					r = d.run(first + i)
-				}
-				done[i] <- r
-				return nil
-			})
-		}()
-		defer func() {
-			cancel()
-			<-ended
-		}()
-		for i := range n {
-			if !yield(i, <-done[i]) {
-				return
-			}
-		}
+// prepare writes a setting's files, and plans it for netns.
+func (d *drawer) prepare(ctx context.Context, s *random.Setting) (path string, plan *experiments.SavedPlan, err error) {
+	if path, err = s.Write(d.dir); err != nil {
+		return path, nil, outputError{err}
 	}
-}
-
-// attempt is how a setting is measured: so many times, in phases so many times as long, at a factor of
-// slow motion so many times that which the machine should carry.
-type attempt struct {
-	times  int
-	longer float64
-	slower float64
-}
-
-// Bounds of attempts, and what further ones do.
-const (
-	mostAttempts = 3
-	repeats      = 3
-	longer       = 3 // times the phases of the first, which go on for longer if that may do
-	slowed       = 2 // times the factor, where the machine did not carry it
-)
-
-// next is how to measure again what an attempt left undecided, although its phases went on for as long as
-// they may: slower where the machine was in the way; in longer phases; then in repeats of half that length,
-// since each has phases of its own, and three have an interval. Longer phases are left out where all that is
-// undecided is so because one run differs from another. There is none where repeats did not decide, or more of
-// them would have to.
-func (a attempt) next(rec *results.Record) (b attempt, ok bool) {
-	switch {
-	case spoilt(rec):
-		a.slower *= slowed
-	case a.times > 1, varies(rec) && far(rec):
-		return a, false
-	case a.longer == 1 && !varies(rec):
-		a.longer = longer
-	default:
-		a.times, a.longer = repeats, longer/2.0
+	if d.On == "sim" {
+		return path, nil, nil
 	}
-	return a, true
-}
-
-// varies says whether one run differs from another by as much as all that is undecided is off.
-func varies(rec *results.Record) bool {
-	return !slices.ContainsFunc(rec.Checks, func(c results.Check) bool {
-		return c.Outcome == results.Inconclusive && c.Code != results.CodeVaries
-	})
-}
-
-// far says whether it takes more runs than repeats are until the mean of them is known.
-func far(rec *results.Record) bool {
-	return slices.ContainsFunc(rec.Checks, func(c results.Check) bool {
-		return c.Outcome == results.Inconclusive && c.More > repeats
-	})
-}
-
-// prepared is a setting whose files are written.
-type prepared struct {
-	*random.Setting
-	setting fidelity.SurveyCase
-	path    string
-	pace    pace.Pace // on netns
-}
-
-// prepare draws a setting, and finds out how fast this machine carries it.
-func (d *drawer) prepare(number int) (p prepared, err error) {
-	p.Setting = random.Draw(d.seed, number)
-	p.setting = fidelity.SurveyCase{Name: p.Name, Title: p.Title}
-	if p.path, err = p.Write(d.dir); err != nil {
-		return p, outputError{err}
-	}
-	if d.driver == "netns" {
-		p.pace, err = d.motion(p.path)
-		p.pace.Trip = max(p.pace.Trip, p.Trip())
-	}
-	return p, err
-}
-
-// run draws and runs a setting, and again what an attempt leaves undecided; a model decides at once. The
-// record is nil where the run came to nothing.
-func (d *drawer) run(number int) (r ran) {
-	p, err := d.prepare(number)
-	if err != nil {
-		return ran{setting: p.setting, err: err}
-	}
-	a, more := attempt{1, 1, 1}, true
-	for i := 0; more && i < mostAttempts; i++ {
-		r = d.try(p, a)
-		r.setting.Again = i > 0
-		if r.err != nil || d.driver == "sim" || r.rec.Outcome != results.Inconclusive {
-			break
-		}
-		a, more = a.next(r.rec)
-	}
-	return r
-}
-
-// spoilt says whether the testbed stood still for too much of a phase.
-func spoilt(rec *results.Record) bool {
-	return slices.ContainsFunc(rec.Points, func(p results.Point) bool {
-		return slices.ContainsFunc(p.Phases, func(ph results.Phase) bool { return ph.Spoilt != "" })
-	})
-}
-
-// try is one run of a setting.
-func (d *drawer) try(p prepared, a attempt) (r ran) {
-	k := &r.setting
-	*k = p.setting
-	sets := p.Model()
-	if d.driver == "netns" {
-		at := p.pace
-		at.Factor *= a.slower
-		warm, length := at.Needs()
-		k.Factor, sets = at.Factor, p.Slow(random.Pace{Factor: at.Factor, Warm: warm, Length: length}, a.longer)
-	}
-	options := []string{"--on", d.driver}
-	if a.times > 1 {
-		options = append(options, "--repeat", strconv.Itoa(a.times))
-	}
-	for _, set := range sets {
-		options = append(options, "--set", set)
-	}
-	again := append([]string{"inabench", "run", p.path}, options...)
-	if d.c.String("keep") == "" { // the file goes
-		again = []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(p.Number), "--on", d.driver}
-		if d.driver == "netns" {
-			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
-		}
-	}
-	k.Command = human.ShellLine(again...)
-	args := append([]string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet"}, options...)
-	var id string
-	if id, r.err = runChild(d.c, d.driver, append(args, "--", p.path)); r.err == nil {
-		_, r.rec, r.err = results.Open(rootOf(d.c), id)
-	}
-	return r
-}
-
-// motion is the pace at which this machine carries an experiment.
-func (d *drawer) motion(path string) (p pace.Pace, err error) {
 	spec, err := kinds.Load(path)
-	if err != nil {
-		return p, err
+	if err == nil {
+		plan, err = experiments.NewPlan(ctx, spec, version())
 	}
-	plan, err := experiments.NewPlan(d.c.Context, spec, version())
-	if err != nil {
-		return p, err
+	return path, plan, err
+}
+
+// run runs a setting.
+func (d *drawer) run(_ context.Context, s survey.Prepared, options []string) (rec *results.Record, err error) {
+	args := append([]string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet"}, options...)
+	id, err := runChild(d.c, d.On, append(args, "--", s.Path))
+	if err == nil {
+		_, rec, err = results.Open(rootOf(d.c), id)
 	}
-	if p, err = pace.Of(d.machine, plan); d.c.IsSet("factor") {
-		p.Factor = d.c.Float64("factor")
+	return rec, err
+}
+
+// described is a setting that was run, with the command that runs it again.
+func (d *drawer) described(r survey.Result) fidelity.SurveyCase {
+	again := append([]string{"inabench", "run", r.Setting.Path}, r.Options...)
+	if d.c.String("keep") == "" { // the file goes
+		again = []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.Seed), "--case", strconv.Itoa(r.Setting.Number), "--on", d.On}
+		if d.On == "netns" {
+			again = append(again, "--factor", fmt.Sprintf("%g", r.Setting.Factor))
+		}
 	}
-	return p, err
+	return fidelity.SurveyCase{Name: r.Setting.Name, Title: r.Setting.Title, Factor: r.Setting.Factor, Again: r.Again, Command: human.ShellLine(again...)}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/user"
 	"path"
@@ -165,6 +166,38 @@ func (k *Keepers) Lease(ctx context.Context, name string) (p lease.Place, kept j
 	}
 	kept.Key = fileName(kept.Key)
 	return lease.Place{Name: what + " " + name, Key: kept.Key, Files: lease.On(client, kept.Dir)}, kept, nil
+}
+
+// takenTime is for how long hosts are asked who has them.
+const takenTime = 20 * time.Second
+
+// Taken says of hosts that one is connected to who is at work there, by name: anybody's run, or the lock of another than the owner,
+// whose own lock is for own work. Of those that cannot be asked it says nothing, as the next run finds out.
+func Taken(ctx context.Context, inv *inventory.Inventory, have map[string]hosts.Host, owner string, fan int) map[string]string {
+	ctx, cancel := context.WithTimeoutCause(ctx, takenTime, fmt.Errorf("no answer within %v", takenTime))
+	defer cancel()
+	names := slices.Sorted(maps.Keys(have))
+	clients := make([]hosts.Host, len(names))
+	for i, name := range names {
+		clients[i] = have[name]
+	}
+	k := Beside(ctx, inv, names, have, reach.Options{Fan: fan})
+	defer k.Close()
+	states := make([]lease.State, len(names))
+	_ = hosts.FanOut(ctx, fan, clients, func(ctx context.Context, i int, _ hosts.Host) error {
+		p, err := k.Place(ctx, names[i])
+		if err == nil {
+			states[i], err = lease.Look(ctx, p)
+		}
+		return err
+	})
+	out := map[string]string{}
+	for i, s := range states {
+		if s.Held && (s.Run != "" || s.Owner != owner) {
+			out[names[i]] = (&lease.HeldError{State: s}).Error()
+		}
+	}
+	return out
 }
 
 // shared refuses a directory for leases in which others could put a file of theirs in the place of one that a holder
