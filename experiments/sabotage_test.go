@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -20,6 +18,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/history"
 	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -212,7 +211,7 @@ func TestSabotage(t *testing.T) {
 	chosen := func(list, name string) bool {
 		return os.Getenv(list) == "" || slices.Contains(strings.Split(os.Getenv(list), ","), name)
 	}
-	sound := map[string]*results.Record{} // by cell: without a fault
+	root, sound := t.TempDir(), map[string]*results.Dir{} // by cell: a run without a fault
 	for _, f := range sabotage.Catalogue {
 		if f.Refused(driver, "") != "" || !chosen("INABENCH_SABOTAGE_FAULTS", f.Name) {
 			continue
@@ -226,7 +225,7 @@ func TestSabotage(t *testing.T) {
 				spec := loadCell(t, c.file, c.sets)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
-				rec, _, err := Run(ctx, spec, RunOptions{Driver: driver, Root: t.TempDir(), Tool: "test", Sabotage: &sabotage.Order{Fault: f}})
+				rec, dir, err := Run(ctx, spec, RunOptions{Driver: driver, Root: t.TempDir(), Tool: "test", Sabotage: &sabotage.Order{Fault: f}})
 				if rec == nil {
 					if f.At != sabotage.PS && !errors.Is(err, errors.ErrUnsupported) { // a synchronous job has no PS
 						t.Error(err)
@@ -242,58 +241,23 @@ func TestSabotage(t *testing.T) {
 					return
 				}
 				if sound[c.name] == nil {
-					if sound[c.name], _, err = Run(ctx, loadCell(t, c.file, c.sets), RunOptions{Driver: driver, Root: t.TempDir(), Tool: "test"}); err != nil {
+					if _, sound[c.name], err = Run(ctx, loadCell(t, c.file, c.sets), RunOptions{Driver: driver, Root: root, Tool: "test"}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				for _, line := range apart(sound[c.name], rec) {
-					t.Log("harmless: " + line)
+				pair, err := history.Compare(ctx, nil, sound[c.name].Path, dir.Path, history.PairOptions{Across: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("without it, and with it: %s", strings.Join(pair.Summaries(), "; "))
+				_, rows, _ := pair.Table(true)
+				for _, row := range rows {
+					t.Log("figure: " + strings.Join(row, " | "))
 				}
 			})
 		}
 		t.Logf("%s: ran %d times, acted in %d, not passed in %d, its part named in %d", f.Name, seen.ran, seen.acted, seen.bit, seen.named)
 	}
-}
-
-// apart says of each metric that is judged how far its figures with a fault are from those without: how many there are, and those
-// that are furthest apart.
-func apart(without, with *results.Record) (lines []string) {
-	type figure struct {
-		point, phase int
-		expect, of   string
-	}
-	was := map[figure]results.Check{}
-	for _, c := range without.Checks {
-		was[figure{c.Index, c.Phase, c.Expect, c.Of}] = c
-	}
-	type most struct {
-		n         int
-		off       float64
-		was, with results.Check
-	}
-	by := map[string]*most{}
-	for _, c := range with.Checks {
-		old, ok := was[figure{c.Index, c.Phase, c.Expect, c.Of}]
-		if !ok || !c.Gate || c.Repeats == 0 || c.Metric == "" {
-			continue
-		}
-		if by[c.Metric] == nil {
-			by[c.Metric] = &most{off: -1}
-		}
-		m, off := by[c.Metric], math.Abs(c.Measured-old.Measured)
-		if c.Relative && old.Measured != 0 {
-			off /= math.Abs(old.Measured)
-		}
-		if m.n++; off > m.off {
-			m.off, m.was, m.with = off, old, c
-		}
-	}
-	for _, metric := range slices.Sorted(maps.Keys(by)) {
-		m := by[metric]
-		lines = append(lines, fmt.Sprintf("%s: %d figures, most apart %s: %.5g without, %.5g with, %.5g predicted, in %q; allowed %g of the prediction",
-			metric, m.n, m.with.Of, m.was.Measured, m.with.Measured, m.with.Predicted, m.with.Unit, m.with.Tolerance))
-	}
-	return lines
 }
 
 // tally is what became of a fault in several settings.
