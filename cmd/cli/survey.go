@@ -124,10 +124,10 @@ func (d *drawer) prepare(ctx context.Context, s *random.Setting) (path string, p
 	return path, plan, err
 }
 
-// run runs a setting.
-func (d *drawer) run(_ context.Context, s survey.Prepared, options []string) (rec *results.Record, err error) {
+// run runs a setting's file.
+func (d *drawer) run(_ context.Context, path string, options []string) (rec *results.Record, err error) {
 	args := append([]string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet"}, options...)
-	id, err := runChild(d.c, d.On, append(args, "--", s.Path))
+	id, err := runChild(d.c, d.On, append(args, "--", path))
 	if err == nil {
 		_, rec, err = results.Open(rootOf(d.c), id)
 	}

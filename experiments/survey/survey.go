@@ -30,8 +30,8 @@ type Driver struct {
 
 	// Prepare writes the files of a setting, and plans it without touching anything. On sim there need be no plan.
 	Prepare func(ctx context.Context, s *random.Setting) (path string, plan *experiments.SavedPlan, err error)
-	// Run runs a setting with options of `inabench run`. An error says that it came to nothing.
-	Run func(ctx context.Context, s Prepared, options []string) (*results.Record, error)
+	// Run runs the experiment in a file with options of `inabench run`. An error says that it came to nothing.
+	Run func(ctx context.Context, path string, options []string) (*results.Record, error)
 }
 
 // Prepared is a setting whose files are written.
@@ -193,6 +193,6 @@ func (d *Driver) try(ctx context.Context, p Prepared, a attempt) Result {
 	for _, set := range sets {
 		options = append(options, "--set", set)
 	}
-	rec, err := d.Run(ctx, p, options)
+	rec, err := d.Run(ctx, p.Path, options)
 	return Result{Setting: p, Options: options, Record: rec, Err: err}
 }

@@ -280,7 +280,7 @@ func (u until) Read(p []byte) (int, error) {
 }
 
 // ReadLine is r.ReadBytes('\n') of a line of at most limit bytes, without its end; of a longer one the
-// error wraps ErrTooLarge, and the rest of it is still to be read.
+// error wraps ErrTooLarge, and some of it may still be to be read.
 func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
