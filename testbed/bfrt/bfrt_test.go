@@ -408,6 +408,7 @@ func TestKeepPipes(t *testing.T) {
 // deafServer subscribes its clients, and says nothing of what the switch runs.
 type deafServer struct {
 	bfrtpb.UnimplementedBfRuntimeServer
+	early bool // it gives up before its client does
 }
 
 func (deafServer) StreamChannel(s bfrtpb.BfRuntime_StreamChannelServer) error {
@@ -422,23 +423,28 @@ func (deafServer) StreamChannel(s bfrtpb.BfRuntime_StreamChannelServer) error {
 	return nil
 }
 
-func (deafServer) GetForwardingPipelineConfig(ctx context.Context, _ *bfrtpb.GetForwardingPipelineConfigRequest) (*bfrtpb.GetForwardingPipelineConfigResponse, error) {
+func (s deafServer) GetForwardingPipelineConfig(ctx context.Context, _ *bfrtpb.GetForwardingPipelineConfigRequest) (*bfrtpb.GetForwardingPipelineConfigResponse, error) {
+	if s.early {
+		return nil, context.DeadlineExceeded
+	}
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// A server that is stuck behind its subscription is not waited for without an end.
+// A server that is stuck behind its subscription is not waited for without an end, whichever end says first that time is up.
 func TestDialDeaf(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := grpc.NewServer()
-	bfrtpb.RegisterBfRuntimeServer(srv, deafServer{})
-	go srv.Serve(lis)
-	defer srv.Stop()
-	_, err = bfrt.Dial(t.Context(), "tor1", lis.Addr().String(), 0, bfrt.Options{Options: dataplane.Options{DialTimeout: 200 * time.Millisecond, CallTimeout: 200 * time.Millisecond}})
-	if err == nil || !strings.Contains(err.Error(), "tor1") || status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("%v", err)
+	for _, early := range []bool{false, true} {
+		lis, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := grpc.NewServer()
+		bfrtpb.RegisterBfRuntimeServer(srv, deafServer{early: early})
+		go srv.Serve(lis)
+		defer srv.Stop()
+		_, err = bfrt.Dial(t.Context(), "tor1", lis.Addr().String(), 0, bfrt.Options{Options: dataplane.Options{DialTimeout: 200 * time.Millisecond, CallTimeout: 200 * time.Millisecond}})
+		if err == nil || !strings.Contains(err.Error(), "tor1") || status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("early %v: %v", early, err)
+		}
 	}
 }

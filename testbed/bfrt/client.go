@@ -112,7 +112,7 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*
 		switch {
 		case e == nil:
 			err = c.free(call, now)
-		case call.Err() != nil:
+		case call.Err() != nil || status.Code(e) == codes.DeadlineExceeded: // the server knows the deadline, and may be the first to say so
 			err = e
 		default: // it is said by whoever needs it
 		}
