@@ -241,8 +241,11 @@ func TestSabotage(t *testing.T) {
 					return
 				}
 				if sound[c.name] == nil {
-					if _, sound[c.name], err = Run(ctx, loadCell(t, c.file, c.sets), RunOptions{Driver: driver, Root: root, Tool: "test"}); err != nil {
+					if rec, sound[c.name], err = Run(ctx, loadCell(t, c.file, c.sets), RunOptions{Driver: driver, Root: root, Tool: "test"}); err != nil {
 						t.Fatal(err)
+					}
+					if rec.Outcome == results.Fail {
+						t.Errorf("without a fault: %s: %s", rec.Outcome, strings.Join(rec.Reasons, "; "))
 					}
 				}
 				pair, err := history.Compare(ctx, nil, sound[c.name].Path, dir.Path, history.PairOptions{Across: true})
